@@ -54,8 +54,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 # The rooms of mathematics and of what travels.
 ROOMS = (
-    *("base", "disclosure", "federation", "gems", "local", "messages", "moments"),
-    *("networks", "pooled", "spaces", "steps", "tasks"),
+    *("asking", "base", "disclosure", "gems", "guard", "local", "messages", "moments"),
+    *("networks", "parties", "pooled", "spaces", "steps", "tasks"),
 )
 # Tests over every aggregator take minutes under coverage, and nearly all fails them.
 NOT_TRACED = ("test_common", "test_contract", "test_demo")

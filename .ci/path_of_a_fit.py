@@ -48,7 +48,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 
 import skgems
-from skgems.channels import Exchange, answer
+from skgems.channels import Exchange
+from skgems.guard import answer
 from skgems.local import clear_cache
 
 PACKAGE = Path(skgems.__file__).parent

@@ -167,7 +167,7 @@ def files(folder):
         summary = aggregate.summarize(LINEAR[k], X[rows], Y[rows], name=str(k))
         summary.save(paths[-1])
     aggregate.set_params(estimators=paths).fit()
-    loaded = [skgems.federation.Summary.load(path) for path in paths]
+    loaded = [skgems.parties.Summary.load(path) for path in paths]
     again = clone(aggregate).set_params(estimators=loaded).fit()
     np.testing.assert_array_equal(again.coef_, aggregate.coef_)
     np.testing.assert_array_equal(

@@ -4,7 +4,7 @@
 ``python .ci/texts.py > build/texts.txt`` writes the messages of errors and warnings,
 what the command line prints, its help, and the words of reports, of model cards, of
 ``inspect`` and of the tables of tasks, module by module with the number of the line.
-``python .ci/texts.py skgems/federation`` lists those of one folder or module. Holes of
+``python .ci/texts.py skgems/guard`` lists those of one folder or module. Holes of
 f-strings are shown as {name}. A text is any string of two or more words outside
 docstrings, and any string that is raised, printed or warned of.
 """

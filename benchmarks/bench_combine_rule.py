@@ -29,8 +29,9 @@ from _raw_rows import PARTITIONS, add_options, split_raw_rows, time_call
 from _records import JsonLines
 
 from skgems import Disclosure, combine
+from skgems.asking import Message, Nodes
 from skgems.compat import safe_indexing
-from skgems.federation import Message, Nodes, reply_to
+from skgems.guard import reply_to
 
 RULE = Disclosure()
 # Share of the weights that rows keep at least.

@@ -39,12 +39,8 @@ from _quick import note_figure, parse_with_quick
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_moons
 
-from skgems import (
-    GEMSLogisticAggregator,
-    ModelAveragingAggregator,
-    PooledAggregator,
-)
-from skgems.federation import ManyRowsWarning, NodesDisagreeWarning
+from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PooledAggregator
+from skgems.asking import ManyRowsWarning, NodesDisagreeWarning
 from skgems.pooled import CLASSIFIERS
 
 SYNTHETIC: dict[str, Callable] = {

@@ -27,17 +27,13 @@ from _quick import note_figure, parse_with_quick
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from skgems import (
-    GEMSLogisticAggregator,
-    ModelAveragingAggregator,
-    PooledAggregator,
-)
+from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PooledAggregator
+from skgems.asking import ManyRowsWarning, NodesDisagreeWarning
 from skgems.datasets import (
     partition_by_label,
     partition_dirichlet,
     partition_homogeneous,
 )
-from skgems.federation import ManyRowsWarning, NodesDisagreeWarning
 
 N_NODES = 10
 N_COPIES = 100  # how often a liar's row comes in "a hundredfold rows"

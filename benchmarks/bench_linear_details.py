@@ -37,8 +37,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator, PooledAggregator
-from skgems.federation import ClassesLeftOutWarning
 from skgems.gems import Moments
+from skgems.parties import ClassesLeftOutWarning
 from skgems.spaces import EmptyIntersectionWarning
 from skgems.steps import RandomFeatures
 

@@ -21,17 +21,11 @@ from time import perf_counter, process_time
 
 import numpy as np
 from _quick import note_figure, parse_with_quick
-from bench_many_nodes import (
-    N_FEATURES,
-    N_ROWS,
-    make_members,
-    make_rows,
-    peak_memory,
-)
+from bench_many_nodes import N_FEATURES, N_ROWS, make_members, make_rows, peak_memory
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Summary
 from skgems.gems import Moments
+from skgems.parties import Summary
 
 # Nodes whose rows are made at once: 0.08 GB.
 BLOCK = 500

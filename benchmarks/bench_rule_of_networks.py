@@ -25,8 +25,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSMLPAggregator
+from skgems.asking import Nodes
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.federation import Agreement, Nodes, reply_to
+from skgems.guard import Agreement, reply_to
 
 # How a data set is loaded, and over how many nodes it is dealt.
 DATA_SETS = {"digits": (load_digits, 5), "breast_cancer": (load_breast_cancer, 3)}

@@ -44,7 +44,8 @@ from skgems import (
     combine,
     merge_forests,
 )
-from skgems.federation import Agreement, Nodes, reply_to
+from skgems.asking import Nodes
+from skgems.guard import Agreement, reply_to
 
 SETS = ("digits", "penbased", "spambase", "magic", "led7digit", "movement_libras")
 PARTITIONS = ("disjoint-2", "dir0.1-5")

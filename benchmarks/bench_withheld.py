@@ -23,14 +23,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.asking import Message, Nodes
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.federation import (
-    Agreement,
-    ClassesLeftOutWarning,
-    Message,
-    Nodes,
-    reply_to,
-)
+from skgems.guard import Agreement, reply_to
+from skgems.parties import ClassesLeftOutWarning
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 

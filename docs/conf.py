@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -17,12 +18,16 @@ from sphinx_gallery.sorting import ExplicitOrder
 import skgems
 from skgems.messages import REQUIRED, TASKS, Field, Table
 
+sys.path.insert(0, str(Path(__file__).parent))
+from node_files import list_of_files  # noqa: E402 it stands beside this file
+
 project = "skgems"
 author = "skgems developers"
 copyright = "2026, skgems developers"
 version = release = skgems.__version__
 
 extensions = [
+    "matplotlib.sphinxext.plot_directive",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
@@ -53,6 +58,11 @@ html_sidebars = {page: [] for page in ("index", "getting_started", "changelog")}
 _mathjax = files("mathjax") / "static" / "mathjax" / "es5" / "tex-svg.js"
 html_static_path = ["_static", str(_mathjax)]
 mathjax_path = "tex-svg.js"
+
+# Pages that draw show what they drew, without links to files of it.
+plot_html_show_formats = False
+plot_html_show_source_link = False
+plot_formats = [("png", 110)]
 
 # The order of the gallery: the simplest first, then files, messages and networks. An
 # example that is not listed here stops the build.
@@ -140,6 +150,8 @@ def _shape_in_brackets(field: Field) -> str:
 _tasks = Path(__file__).parent / "generated" / "tasks.inc"
 _tasks.parent.mkdir(exist_ok=True)
 _tasks.write_text(table_of_tasks(), encoding="utf-8")
+# The list of the page *What runs at a node*.
+_tasks.with_name("node_files.inc").write_text(list_of_files(), encoding="utf-8")
 
 
 def changelog_as_rst() -> str:

@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
 from skgems.datasets import load_penguins
-from skgems.federation import Summary
+from skgems.parties import Summary
 from skgems.spaces import GoodEnoughSpace
 
 FOLDER = Path(__file__).parent / "_static"

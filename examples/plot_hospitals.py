@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skgems import EnsembleAggregator, Exchange, GEMSLogisticAggregator, answer
-from skgems.federation import ClassesLeftOutWarning
+from skgems.parties import ClassesLeftOutWarning
 
 # %%
 # Four tables

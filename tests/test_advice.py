@@ -59,24 +59,16 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
     PooledTransformer,
-    channels,
+    Privacy,
     combine,
+    guard,
 )
 from skgems._cli._options import make_parser
 from skgems._cli._server import parameter
-from skgems.datasets import (
-    hold_out_public,
-    partition_by_label,
-    partition_dirichlet,
-)
-from skgems.federation import (
-    Agreement,
-    Limits,
-    Message,
-    RowsAskedAgainWarning,
-    reply_to,
-)
+from skgems.asking import Message
+from skgems.datasets import hold_out_public, partition_by_label, partition_dirichlet
 from skgems.gems import HiddenLayers, Moments, Spaces
+from skgems.guard import Agreement, Limits, RowsAskedAgainWarning, reply_to
 from skgems.messages import sealed
 from skgems.steps import Backbone, ColumnsOf
 
@@ -155,6 +147,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "rows": (Disclosure,),
         "epochs": (Limits,),
         "epsilon": (LINEAR,),
+        "most_epsilon": (Limits,),
         "n_rounds": (LINEAR, NETWORKS, PFNMAggregator, ModelAveragingAggregator),
         "pooled": (PooledAggregator,),
     },
@@ -175,11 +168,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "n_features": (HashingVectorizer, FeatureHasher),
         "nodes": (combine,),
     },
-    "candidates": {
-        "disclosure": (combine,),
-        "front": (combine,),
-        "n_features": (HashingVectorizer, FeatureHasher),
-    },
     "choice": {"min_rows": (Disclosure,), "scoring": (combine,)},
     "disclosure": {
         "cell": (Disclosure,),
@@ -197,38 +185,53 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "ensembles": {
         "student": (DistillationAggregator,),
         "combine": (EnsembleAggregator,),
+        "disclosure": (combine,),
+        "front": (combine,),
+        "n_features": (HashingVectorizer, FeatureHasher),
     },
     "channels": {
-        "again": (reply_to,),
-        "disclosure": (reply_to,),
         "nodes": (Exchange,),
-        "request": (channels.inspect,),
     },
-    "federation": {
-        "again": (reply_to,),
-        "agreement": (reply_to,),
+    "parties": {
+        "epsilon": (LINEAR,),
+        "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
+        "held_out": (reply_to, LINEAR.summarize),
+        "intersection": (LINEAR,),
+        "min_rows": (Disclosure,),
+        "n_jobs": (LINEAR, ModelAveragingAggregator),
+        "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
+    },
+    "asking": {
         "bounds": (PooledTransformer,),
         "categories": (OneHotEncoder, OrdinalEncoder),
+        "disclosure": (reply_to, LINEAR.summarize, Agreement),
+        "keep_replies": (LINEAR, PooledAggregator),
+        "min_rows": (Disclosure,),
+        "moments": (LINEAR,),
+        "n_rounds": (LINEAR,),
+        "node_weight": (LINEAR,),
+        "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
+        "robust": (LINEAR, PooledAggregator),
+        "threshold": (LINEAR.evaluate,),
+    },
+    "guard": {
+        "again": (reply_to,),
+        "agreement": (reply_to,),
+        "disclosure": (reply_to, LINEAR.summarize, Agreement),
+        "epsilon": (LINEAR,),
+        "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
+        "intersection": (LINEAR,),
+        "limits": (reply_to,),
+        "min_rows": (Disclosure,),
+        "most_epsilon": (Limits,),
+        "radii": (reply_to,),
+        "request": (guard.inspect,),
         "chunks": (
             LINEAR.summarize,
             ModelAveragingAggregator.summarize,
             PFNMAggregator.summarize,
             PooledAggregator.summarize,
         ),
-        "disclosure": (reply_to, LINEAR.summarize, Agreement),
-        "epsilon": (LINEAR,),
-        "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
-        "held_out": (reply_to, LINEAR.summarize),
-        "intersection": (LINEAR,),
-        "keep_replies": (LINEAR, PooledAggregator),
-        "min_rows": (Disclosure,),
-        "moments": (LINEAR,),
-        "n_jobs": (LINEAR, ModelAveragingAggregator),
-        "n_rounds": (LINEAR,),
-        "node_weight": (LINEAR,),
-        "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
-        "radii": (reply_to,),
-        "robust": (LINEAR, PooledAggregator),
         "space": (LINEAR.summarize,),
     },
     "gems": {
@@ -270,7 +273,9 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "moments": {
         "geometry": (Spaces, HiddenLayers),
+        "moments": (LINEAR,),
         "robust": (LINEAR, PooledAggregator),
+        "solver": (LinearDiscriminantAnalysis,),
     },
     "networks": {
         "front": (LINEAR, NETWORKS, ModelAveragingAggregator),
@@ -291,11 +296,18 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "max_features": (ExtraTreesClassifier,),
         "min_impurity_decrease": (ExtraTreesClassifier,),
         "nodes": (PooledAggregator.fit,),
-        "moments": (LINEAR,),
+        "epsilon": (Privacy,),
+        "privacy": (LINEAR, PooledAggregator),
         "pooled": (PooledAggregator,),
         "robust": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
         "var_smoothing": (GaussianNB,),
+    },
+    "private": {
+        "classes": (Privacy,),
+        "high": (Privacy,),
+        "low": (Privacy,),
+        "privacy": (LINEAR, PooledAggregator),
     },
     "spaces": {
         "construction": (Spaces,),
@@ -335,9 +347,10 @@ OF_EXTRAS = {
 NO_PARAMETERS = {
     ("_cli", "NAME"): "stands for any parameter, in the usage of --set",
     ("_cli", "charset"): "of the page that a report is written to",
+    ("base", "class"): "of an element of the page that a notebook shows",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("_cli", "pooled__max_depth"): "of the trees that pooled names",
-    ("federation", "n_samples"): "how check_estimator wants few rows to be named",
+    ("parties", "n_samples"): "how check_estimator wants few rows to be named",
     (
         "channels",
         "min_nodes",
@@ -346,6 +359,7 @@ NO_PARAMETERS = {
     ("networks", "dim"): "of torch.softmax, in a value of predict_nonlinearity",
     ("networks", "predict_nonlinearity"): "of nets of skorch, which is a function",
     ("tasks", "model"): "a field of a request",
+    ("pooled", "privacy__epsilon"): "of the Privacy that privacy holds",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
 # Values that are no literals.

@@ -34,8 +34,9 @@ from skgems import (
     PooledAggregator,
     combine,
 )
-from skgems.federation import Nodes, reply_to
+from skgems.asking import Nodes
 from skgems.gems import Spaces
+from skgems.guard import reply_to
 from skgems.spaces import EmptyIntersectionWarning, NoSpaceError
 
 X, CODES = load_wine(return_X_y=True)

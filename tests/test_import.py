@@ -25,8 +25,8 @@ clf = sklearn.linear_model.LogisticRegression().fit([[0.0], [1.0]], [0, 1])
 assert is_fitted(clf)
 read_network(clf)
 front = skgems.PooledTransformer(skgems.steps.RandomFeatures(random_state=0))
-request = skgems.federation.Message.of("front", front=front.as_front().as_content())
-skgems.federation.reply_to(
+request = skgems.asking.Message.of("front", front=front.as_front().as_content())
+skgems.guard.reply_to(
     request, clf, [[0.0], [1.0]], [0, 1], name="lyon", disclosure=None
 )
 print(*(set(sys.modules) - before))
@@ -39,5 +39,5 @@ def test_import_needs_no_installation_and_brings_no_optional_dependency():
     imported = set(run.stdout.split())
     assert {"skgems", "skgems.datasets", "skgems.spaces"} <= imported
     optional = {"torch", "skorch", "matplotlib", "flwr", "pandas"}
-    optional |= {"skops", "cryptography", "skgems._cli"}
+    optional |= {"skops", "cryptography", "opendp", "skgems._cli"}
     assert imported & optional == set()

@@ -16,7 +16,7 @@ MOST_LINES = 700
 # what several test files share, and promises that all rooms keep together.
 NOT_ROOMS = {"golden", "helpers", "privacy"}
 # A program, which make test does not run.
-PROGRAMS = {"federation/fuzz_summaries.py"}
+PROGRAMS = {"guard/fuzz_summaries.py"}
 
 # Modules that have no test file of their own: the file that tests each, and why it is
 # tested there.
@@ -34,12 +34,30 @@ TESTED_ELSEWHERE = {
         "averaging/test_averages.py",
         "the aggregator without rounds",
     ),
-    "averaging/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
+    "averaging/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
     "base/_aggregator.py": ("test_common.py", "all aggregators have it in common"),
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "base/_validation.py": ("test_errors.py", "rows that are refused"),
-    "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),
-    "channels/_flower_client.py": (
+    "ensembles/_candidates.py": ("ensembles/test_combine.py", "combine tries them"),
+    "channels/_folder.py": (
+        "channels/test_exchange.py",
+        "an exchange keeps its folder",
+    ),
+    "messages/_letters.py": ("channels/test_flower.py", "both sides in one exchange"),
+    "parties/_answering.py": ("guard/test_outside.py", "nodes reply to a channel"),
+    "parties/_front_states.py": (
+        "guard/test_front_states.py",
+        "what a node takes of fronts",
+    ),
+    "parties/_fronts.py": (
+        "asking/test_fronts.py",
+        "rows go through fronts everywhere",
+    ),
+    "parties/_small_classes.py": ("guard/test_bounds.py", "classes that are left out"),
+    "parties/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
+    "parties/_warnings.py": ("asking/test_fronts.py", "columns that identify rows"),
+    "asking/_reading.py": ("parties/test_reading.py", "rows are read for a federation"),
+    "guard/_flower_client.py": (
         "channels/test_flower.py",
         "both sides in one exchange",
     ),
@@ -51,19 +69,19 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
-    "federation/_asked_before.py": (
-        "federation/test_ledger.py",
+    "guard/_asked_before.py": (
+        "guard/test_ledger.py",
         "exchanges about the same rows",
     ),
-    "federation/_asked_nodes.py": (
-        "federation/test_update_forget.py",
+    "asking/_asked_nodes.py": (
+        "asking/test_update_forget.py",
         "nodes whose replies were kept",
     ),
-    "federation/_decisions.py": (
+    "asking/_decisions.py": (
         "ensembles/test_kept_thresholds.py",
         "beside the thresholds that are kept",
     ),
-    "gems/_trusted.py": ("federation/test_trust.py", "both methods judge nodes alike"),
+    "gems/_trusted.py": ("asking/test_trust.py", "both methods judge nodes alike"),
     "ensembles/_distillation_fit.py": (
         "ensembles/test_distillation.py",
         "through the aggregator",
@@ -75,55 +93,55 @@ TESTED_ELSEWHERE = {
     "ensembles/_stack_fit.py": ("ensembles/test_odds.py", "a model above log-odds"),
     "ensembles/_students.py": ("ensembles/test_distillation.py", "students are fitted"),
     "ensembles/_votes.py": ("ensembles/test_ensemble.py", "members vote"),
-    "federation/_federation.py": (
-        "federation/test_summarizing.py",
+    "parties/_federation.py": (
+        "guard/test_summarizing.py",
         "all that sends or has rows",
     ),
-    "federation/_given_rows.py": (
-        "federation/test_reading.py",
-        "rows are read for a federation",
-    ),
-    "federation/_joining.py": ("federation/test_channel.py", "a fit over a channel"),
-    "federation/_keep_replies.py": (
-        "federation/test_update_forget.py",
+    "asking/_joining.py": ("asking/test_channel.py", "a fit over a channel"),
+    "asking/_keep_replies.py": (
+        "asking/test_update_forget.py",
         "replies that are kept",
     ),
-    "federation/_lines.py": (
-        "federation/test_channel_protocol.py",
+    "asking/_lines.py": (
+        "asking/test_channel_protocol.py",
         "replies that do not fit are refused",
     ),
-    "federation/_members.py": (
-        "federation/test_summaries_refused.py",
+    "parties/_estimators.py": (
+        "parties/test_summaries_refused.py",
         "members may be files of summaries",
     ),
-    "federation/_models.py": (
-        "gems/test_logistic_errors.py",
-        "classifiers that do not go together",
-    ),
-    "federation/_pickling.py": (
-        "federation/test_workers.py",
+    "parties/_pickling.py": (
+        "asking/test_workers.py",
         "workers of other processes",
     ),
-    "federation/_plans.py": ("federation/test_channel.py", "plans run over channels"),
-    "federation/_record.py": (
-        "federation/test_update_forget.py",
+    "asking/_plans.py": ("asking/test_channel.py", "plans run over channels"),
+    "asking/_judged_models.py": (
+        "asking/test_evaluating.py",
+        "models of nodes are judged",
+    ),
+    "asking/_asked_metrics.py": (
+        "asking/test_evaluating.py",
+        "nodes behind a channel are asked",
+    ),
+    "parties/_record.py": (
+        "asking/test_update_forget.py",
         "replies that are looked up again",
     ),
-    "federation/_region.py": ("gems/test_regions.py", "one summary of several nodes"),
-    "federation/_replying.py": (
-        "federation/test_outside.py",
+    "asking/_region.py": ("gems/test_regions.py", "one summary of several nodes"),
+    "guard/_replying.py": (
+        "guard/test_outside.py",
         "nodes reply to a channel",
     ),
-    "federation/_rows.py": ("local/test_chunks.py", "rows at once and in chunks"),
-    "federation/_ruled.py": (
+    "parties/_rows.py": ("local/test_chunks.py", "rows at once and in chunks"),
+    "parties/_ruled.py": (
         "pooled/test_sharing_nodes.py",
         "nodes tell less of few rows",
     ),
-    "federation/_sending.py": (
-        "federation/test_outside.py",
+    "asking/_sending.py": (
+        "guard/test_outside.py",
         "nodes that fail are asked once more",
     ),
-    "federation/_simulation.py": (
+    "parties/_simulation.py": (
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
@@ -160,7 +178,7 @@ TESTED_ELSEWHERE = {
         "what classifiers of any kind say",
     ),
     "local/_closed_forms.py": (
-        "pooled/test_forms.py",
+        "moments/test_forms.py",
         "a form is what nodes tell of it",
     ),
     "local/_fitting.py": (
@@ -171,34 +189,44 @@ TESTED_ELSEWHERE = {
     "local/_disclosed.py": ("disclosure/test_told.py", "what is told of rows"),
     "local/_disclosed_tables.py": ("disclosure/test_told.py", "what is told of rows"),
     "local/_own_residuals.py": ("disclosure/test_told.py", "gradients of residuals"),
-    "local/_fronts.py": ("federation/test_fronts.py", "nodes open fronts"),
+    "local/_fronts.py": ("asking/test_fronts.py", "nodes open fronts"),
     "local/_member.py": ("tasks/test_describe.py", "tasks are asked of members"),
     "local/_model_sums.py": ("tasks/test_evaluate.py", "evaluate replies with them"),
     "local/_samples.py": ("local/test_chunks.py", "samples of chunks are of all rows"),
     "local/_sklearn.py": ("local/test_model.py", "a kind of model"),
     "local/_skorch.py": ("local/test_model.py", "a kind of model"),
     "messages/_summaries.py": (
-        "federation/test_summary.py",
+        "parties/test_summary.py",
         "summaries are made and read",
     ),
     "messages/_tasks.py": ("tasks/test_tasks.py", "the table of all tasks"),
-    "messages/_words.py": ("channels/test_inspecting.py", "inspect shows the words"),
+    "messages/_words.py": ("guard/test_inspecting.py", "inspect shows the words"),
+    "moments/_equations.py": ("moments/test_forms.py", "of linear classifiers"),
+    "moments/_solutions.py": ("moments/test_forms.py", "each form is solved"),
     "moments/_class_sums.py": ("pooled/test_pooled.py", "classifiers of such sums"),
     "messages/_row_counts.py": (
-        "federation/test_weights.py",
+        "parties/test_weights.py",
         "rows that are counted beside weights",
     ),
     "moments/_effective_rows.py": (
-        "federation/test_models_judged.py",
+        "guard/test_models_judged.py",
         "it protects rows from models that are judged",
     ),
     "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
     "networks/_module_state.py": (
-        "federation/test_templates.py",
+        "parties/test_templates.py",
         "summaries hold it",
     ),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "parties/_noisy.py": (
+        "tasks/test_noisy_sums.py",
+        "messages that depend on rows by one vector",
+    ),
+    "guard/_noisy_summaries.py": ("tasks/test_noisy_sums.py", "files with noise"),
+    "guard/_given_rows.py": ("guard/test_summarizing.py", "rows or chunks of them"),
+    "private/_terms.py": ("tasks/test_noisy_sums.py", "a node derives its request"),
+    "private/_noise.py": ("private/test_rows.py", "rows are told with it"),
     "pfnm/_earlier_steps.py": (
         "pfnm/test_pfnm_streams.py",
         "update and node_init go on from earlier steps",
@@ -208,18 +236,21 @@ TESTED_ELSEWHERE = {
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
-    "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
-    "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
+    "pooled/_fitted_trees.py": ("pooled/test_forests.py", "forests of scikit-learn's"),
     "pooled/_method.py": (
         "pooled/test_random_trees.py",
         "a region counts as its nodes",
     ),
     "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_sent_models.py": (
+        "asking/test_evaluating.py",
+        "nodes judge models of every form",
+    ),
     "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),
-    "pooled/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
+    "pooled/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
     "pooled/_trees_fit.py": ("pooled/test_boosting.py", "through the aggregator"),
     "pooled/_trees_terms.py": ("pooled/test_boosting.py", "terms are agreed on"),
-    "pfnm/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
+    "pfnm/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
     "pooled/_sums.py": ("pooled/test_pooled.py", "sums of nodes are those of all rows"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_diagonal.py": ("spaces/test_metric.py", "the identities of all metrics"),
@@ -228,6 +259,7 @@ TESTED_ELSEWHERE = {
         "the identities of all metrics",
     ),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
+    "trees/_rules.py": ("trees/test_growth.py", "trees grow by their rules"),
     "steps/_at_nodes.py": (
         "pooled/test_transformer_messages.py",
         "what nodes tell in messages",
@@ -240,11 +272,23 @@ TESTED_ELSEWHERE = {
     "steps/_kind.py": ("steps/test_kinds.py", "what each kind declares"),
     "steps/_sizes.py": ("local/test_costs.py", "costs go by sizes"),
     "steps/_statistics.py": ("pooled/test_transformer.py", "what steps are made of"),
+    "tasks/_classifier_fields.py": ("tasks/test_moments.py", "a part of the reply"),
+    "tasks/_column_fields.py": ("pooled/test_transformer_messages.py", "they are told"),
+    "tasks/_forests.py": ("tasks/test_grow.py", "trees that grow come in requests"),
+    "tasks/_judged_sums.py": ("tasks/test_evaluate.py", "a part of the reply"),
+    "tasks/_members_of_halves.py": ("tasks/test_halves.py", "they answer for halves"),
+    "tasks/_moments_fields.py": ("tasks/test_moments.py", "request and reply"),
+    "tasks/_space_fields.py": ("tasks/test_space.py", "request and reply"),
+    "tasks/_sums_beside_others.py": ("tasks/test_halves.py", "halves for many methods"),
+    "tasks/_surveyed_columns.py": ("tasks/test_survey.py", "a part of the reply"),
     "tasks/_front.py": ("pooled/test_transformer_messages.py", "columns are told"),
-    "tasks/_join.py": ("federation/test_summary.py", "summaries are made and read"),
+    "tasks/_join.py": ("parties/test_summary.py", "summaries are made and read"),
     "tasks/_rows.py": ("tasks/test_evaluate.py", "rows of some labels are judged"),
     "tasks/_train.py": ("averaging/test_co_learning.py", "nodes train in rounds"),
-    "tuning/_penalised.py": ("tuning/test_linear.py", "linear models are tuned by it"),
+    "asking/_penalised.py": (
+        "asking/test_tuned_linear.py",
+        "linear models are tuned by it",
+    ),
     "steps/_trees.py": (
         "pooled/test_transformer_messages.py",
         "trees are sent in messages",

@@ -4,16 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from ..asking import RepliesMissingError
 from ..base import BaseAggregator
-from ..federation import RepliesMissingError, printable
-from ..messages import write_bytes
-from ._server import (
-    WAITING,
-    exchange_in,
-    of_summaries,
-    print_waiting,
-    summaries_of,
-)
+from ..messages import printable, write_bytes
+from ._server import WAITING, exchange_in, of_summaries, print_waiting, summaries_of
 
 
 def inference_command(args: argparse.Namespace) -> int:

@@ -12,9 +12,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TextIO
 
-from ..federation import TooFewNodesError
+from ..asking import TooFewNodesError
+from ..compat import showing
 from ..messages import naming
-from ..progress import showing
 from ._dialects import DIALECT_KEYS, Dialect
 from ._files import composed
 from ._options import ALIKE, OF_TABLES, make_parser

@@ -4,7 +4,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from ..channels import inspect
+from ..guard import inspect
 from ..messages import signing_keys
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base import warn_user
-from ..federation import printable
-from ..messages import counting, listed
+from ..messages import counting, listed, printable
 from ..steps import code_as_text
 from ._dialects import Dialect, Layout, read_layout
 from ._files import composed, needed

@@ -7,9 +7,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import ReportMixin, federated_fit, fit_method
 from ..base import Allows, BaseAggregator
 from ..compat import Interval, StrOptions
-from ..federation import ReportMixin, SummarizingMixin, federated_fit, fit_method
+from ..guard import SummarizingMixin
 from ._averaged_model import AveragedModel
 from ._averaging_fit import AveragingMethod
 from ._downpour import Downpour

@@ -14,25 +14,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from ..base import (
-    BaseAggregator,
-    Method,
-    Takes,
-    is_channel,
-    split_by_state,
-    warn_user,
-)
-from ..federation import (
-    Federation,
-    Node,
-    Run,
-    Shares,
-    Simulation,
-    ask_shares,
-    read_members,
-)
+from ..asking import Run, Shares, ask_shares, mean_parameters, median_parameters
+from ..base import BaseAggregator, Method, Takes, is_channel, split_by_state, warn_user
 from ..local import LocalModel, fit_local, local_model
-from ..tuning import mean_parameters, median_parameters
+from ..parties import Federation, Node, Simulation, read_members
 from ._averaged_model import AveragedModel, as_classifier
 from ._averages import (
     Combine,
@@ -77,9 +62,10 @@ class AveragingMethod(Method):
         return AveragingTerms(n_rounds=self.n_rounds)
 
     @cached_property
-    def rng(self) -> np.random.RandomState:
-        """Return the source of both, the simulation and the rounds."""
-        return check_random_state(self.random_state)
+    def _seed_and_rng(self) -> tuple[int, np.random.RandomState]:
+        """Return the seed of first weights, and the source that it was drawn from."""
+        rng = check_random_state(self.random_state)
+        return rng.randint(2**31 - 1), rng
 
     def check_one_message(self) -> None:
         if self.n_rounds:
@@ -94,11 +80,11 @@ class AveragingMethod(Method):
 
         TypeError where they could not train in rounds.
         """
-        init_seed = self.rng.randint(2**31 - 1)
+        init_seed, _ = self._seed_and_rng
         if self.n_rounds:
             _check_trainable(aggregator)
         return replace(
-            Simulation.from_aggregator(aggregator),
+            Simulation.from_aggregator(aggregator, self.takes),
             common_seed=init_seed if self.common_init else None,
             fit=start_local if self.n_rounds else fit_local,
         )
@@ -230,13 +216,14 @@ class AveragingMethod(Method):
         buffers: Collection[int],
     ) -> Generator:
         """Plan of the last shared model, and of a dict for each round."""
+        _, rng = self._seed_and_rng
         if isinstance(self.server, Downpour):
             self.server._validate_params()
             return self.server.plan(
                 start,
                 weights,
                 classes,
-                self.rng,
+                rng,
                 n_rounds=self.n_rounds,
                 rate=self.learning_rate,
                 buffers=buffers,
@@ -248,7 +235,7 @@ class AveragingMethod(Method):
             schedule=self.schedule,
             combine=self._combine,
         )
-        return rounds.plan(start, weights, classes, self.rng)
+        return rounds.plan(start, weights, classes, rng)
 
 
 # ---- nodes that train ----------------------------------------------------------------

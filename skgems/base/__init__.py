@@ -4,6 +4,7 @@ A new aggregator subclasses `BaseAggregator`: it stores its parameters, fits, ca
 ``_publish`` with its attributes, and says what the logits of rows are. It gets
 validation, classes, ``predict_proba`` and searching. `MemberParametersMixin` makes
 parameters of named estimators settable. No rows are read here but to validate them.
+`ResultMixin` shows results of all rooms alike.
 
 >>> import numpy as np
 >>> from skgems.base import BaseAggregator
@@ -26,11 +27,9 @@ from ._export import (
     NetworkExportMixin,
     TunedNetworkMixin,
     layer_attributes,
-    linear_attributes,
     tuned_attributes,
     tuning_step,
 )
-from ._labels import check_no_label_missing, encode_labels
 from ._members import (
     PUBLIC_NAME,
     SEEDS_BELOW,
@@ -46,8 +45,23 @@ from ._members import (
 from ._method import Method, Takes
 from ._parts import Part
 from ._short_forms import NamesOnceMixin
+from ._shown import (
+    WIDTH,
+    Columns,
+    Definitions,
+    Page,
+    Paragraph,
+    Points,
+    Records,
+    ResultMixin,
+    Table,
+    filled,
+    printable,
+)
 from ._validation import (
     Features,
+    check_no_label_missing,
+    encode_labels,
     validated_for_fit,
     validated_public_rows,
     validated_rows_for_fit,

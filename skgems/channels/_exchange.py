@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..asking import RepliesMissingError
 from ..base import BaseAggregator
 from ..disclosure import disclosure_of
-from ..federation import RepliesMissingError
 from ..messages import Agreement, public_key_of
 from ._folder import STATE, Folder, exchange_at
 from ._methods import as_json, from_json
@@ -43,7 +43,7 @@ class Exchange:
         their way.
     private_key : str or os.PathLike, default=None
         File of the server's private key, made by
-        :func:`~skgems.federation.signing_keys`. If given, requests are signed, and a
+        :func:`~skgems.guard.signing_keys`. If given, requests are signed, and a
         new agreement contains the public key.
     agreement : Agreement, default=None
         What all parties are asked to accept. If None, the agreement in the folder is
@@ -77,7 +77,7 @@ class Exchange:
     See Also
     --------
     answer : The node's side.
-    skgems.channels.inspect : Says in words what a file contains.
+    skgems.guard.inspect : Says in words what a file contains.
 
     Notes
     -----

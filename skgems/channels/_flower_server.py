@@ -4,15 +4,24 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
+from ..asking import Nodes, TooFewNodesError
 from ..base import warn_user
-from ..federation import PAUSE, Message, Nodes, TooFewNodesError
-from ._flower_client import ANSWER, TELL_NAME, content, flower, opened
+from ..messages import (
+    ANSWER,
+    TELL_NAME,
+    Message,
+    flower_module,
+    letter_content,
+    open_letter,
+)
 
 if TYPE_CHECKING:
     from flwr.app import Context
     from flwr.app import Message as FlowerMessage
     from flwr.serverapp import Grid, ServerApp
 
+# Seconds between two looks for letters, which double up to the longest.
+_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0  # beside what a round of training takes it is nothing
 # Seconds that a letter is kept beyond the timeout: Flower answers for an expired one.
 _SECONDS_KEPT = 60.0
@@ -37,7 +46,7 @@ class FlowerNodes(Nodes):
     wait : float, default=600.0
         Seconds to wait until ``min_nodes`` nodes are connected.
     **more : dict
-        Further parameters of :class:`~skgems.federation.Nodes`.
+        Further parameters of :class:`~skgems.asking.Nodes`.
 
     Raises
     ------
@@ -54,7 +63,7 @@ class FlowerNodes(Nodes):
 
     See Also
     --------
-    skgems.federation.Nodes : Has the same attributes.
+    skgems.asking.Nodes : Has the same attributes.
 
     Examples
     --------
@@ -115,7 +124,7 @@ def server_app(make: Callable, done: Callable, **options) -> "ServerApp":
     ...     joblib.dump(fitted.to_estimator(), context.run_config["to"])
     >>> app = server_app(make, done, min_nodes=3)
     """
-    app = flower("serverapp").ServerApp()
+    app = flower_module("serverapp").ServerApp()
 
     @app.main()
     def main(grid: "Grid", context: "Context") -> None:
@@ -246,8 +255,11 @@ class _Post:
     def _pushed(self, fields: Mapping[int, dict], kind: str) -> dict[str, int]:
         """Send letters; to whom each went, by what it is called in replies."""
         letters = [
-            flower("app").Message(
-                content(**of_letter), node_id, kind, ttl=self.timeout + _SECONDS_KEPT
+            flower_module("app").Message(
+                letter_content(**of_letter),
+                node_id,
+                kind,
+                ttl=self.timeout + _SECONDS_KEPT,
             )
             for node_id, of_letter in fields.items()
         ]
@@ -265,7 +277,7 @@ class _Post:
 
 def _pauses() -> Iterator[float]:
     """Seconds between looks for replies, longer and longer, without an end."""
-    pause = PAUSE
+    pause = _PAUSE
     while True:
         yield pause
         pause = min(2.0 * pause, _LONGEST_PAUSE)
@@ -280,7 +292,7 @@ def _opened(
     if sender != node_id and not letter.has_error():
         return ValueError(f"the node with the id {sender} replied in its place.")
     try:
-        return opened(letter, field)
+        return open_letter(letter, field)
     except Exception as exc:
         return exc
 

@@ -14,20 +14,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
 
+from ..asking import RowsAlone, Run, as_channel, front_plan
 from ..base import BaseAggregator, noted_warnings
 from ..disclosure import Disclosure, disclosure_of_both
-from ..federation import (
-    Agreement,
-    Message,
-    RowsAlone,
-    Run,
-    Summary,
-    Terms,
-    as_channel,
-    front_plan,
-)
+from ..messages import Agreement, Message, Terms
 from ..networks import final_step
-from ..pooled import PooledTransformer, forests_of_halves
+from ..parties import Summary
+from ..pooled import PooledTransformer, forests_of_halves, quadratic_content
 from ..steps import TAKES_DENSE_ROWS, Front
 from ..tasks import HALF_NAMES, JudgeReply, most_judging, most_loss
 from ._choice import CLASS_SHARES, Candidate, Choice, Trials
@@ -234,9 +227,9 @@ def _agreement(
         for terms in map(_terms_of, tried)
     ]
     # Candidates ask for halves and judgments; join and score are of the model taken.
-    tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
+    tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1, "metrics": 1}
     if disclosure is not None:  # the model taken is made of the halves
-        tasks = {"halves": 1, "judge": 1}
+        tasks = {"halves": 1, "judge": 1, "metrics": 1}
     if fronts:
         tasks["front"] = sum(some.whole.most_messages for some in fronts)
     n_levels = [
@@ -421,11 +414,10 @@ def _halves_plan(tried: list[Candidate], fronts: _Fronts) -> Generator:
     for name, reply in replies:
         for number, reason in reply.refused.items():
             sums.refusals.setdefault(int(number), {})[name] = reason
-        for number, content_of_half in reply.joins.items():
+        for number, joins in reply.joins.items():
             pair = sums.by_candidate[int(number)]
-            for summaries, half in zip(pair, HALF_NAMES, strict=True):
-                message = Message.of("join", **content_of_half[half])
-                summaries.append(Summary(message))
+            for summaries, joined in zip(pair, joins.by_half.values(), strict=True):
+                summaries.append(Summary(joined.as_message("join")))
     return sums
 
 
@@ -487,27 +479,11 @@ def _content_of_fit(aggregator: BaseAggregator, summaries: list[Summary]) -> dic
     classifier = final_step(fitted.to_estimator())
     labels = classifier.classes_.tolist()
     if hasattr(classifier, "rotations_"):
-        return {"labels": labels, **_quadratic_content(classifier)}
+        return {"labels": labels, **quadratic_content(classifier)}
     W = np.vstack([classifier.coef_.T, classifier.intercept_])
     if W.shape[1] == 1:  # scikit-learn has one column for two classes
         W = np.hstack([0.0 * W, W])
     return {"labels": labels, "W": W}
-
-
-def _quadratic_content(classifier: BaseEstimator) -> dict[str, np.ndarray]:
-    """Quadratic discriminants: the logits are offset - |(x - mean) @ factor|^2 / 2."""
-    factors = []
-    log_determinants = []
-    for rotation, scaling in zip(
-        classifier.rotations_, classifier.scalings_, strict=True
-    ):
-        factors.append(rotation / np.sqrt(scaling))
-        log_determinants.append(np.sum(np.log(scaling)))
-    return {
-        "means": np.asarray(classifier.means_),
-        "factors": np.stack(factors),
-        "offsets": np.log(classifier.priors_) - 0.5 * np.array(log_determinants),
-    }
 
 
 def _judging_plan(models: list[dict], halves: _SumsOfHalves) -> Generator:

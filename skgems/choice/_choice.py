@@ -12,11 +12,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 
-from ..base import BaseAggregator, silenced
+from ..asking import RepliesMissingError, nodes_of_many_rows
+from ..base import BaseAggregator, Page, Points, ResultMixin, Table, silenced
+from ..compat import say
 from ..disclosure import Disclosure
-from ..federation import WIDTH, RepliesMissingError, nodes_of_many_rows
+from ..messages import WIDTH
 from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, ROUNDING_OF_SUMS, told_losses
-from ..progress import say
 from ._scoring import (
     ACCURACY,
     LOG_LOSS,
@@ -123,8 +124,8 @@ class Candidate:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
+@dataclass(repr=False, frozen=True, kw_only=True)
+class Choice(ResultMixin):
     """Table of the candidates that were tried, and which of them was taken.
 
     It is the attribute ``choice_`` of what :func:`~skgems.combine` returns, and of an
@@ -219,16 +220,39 @@ class Choice:
         """Report whether another score than accuracy or log-loss decided."""
         return self.scoring not in (None, ACCURACY, LOG_LOSS)
 
+    def _page(self) -> Page:
+        rows = [
+            _cells_of(entry, mark=self._mark(entry), scoring=self.scoring)
+            for entry in self.table
+        ]
+        if self.largest_class is not None:
+            constant = {"candidate": _CONSTANT, "accuracy": f"{self.largest_class:.3f}"}
+            rows = [{"mark": "", **constant}, *rows]
+        title = f"Chosen: {self.name}"
+        if self.n_rows:
+            title += f", judged by {self.n_rows:,} rows"
+        parts: list[Table | Points] = [
+            Table.from_records(rows),
+            Points(heading="What the columns mean", sentences=self._legend()),
+        ]
+        if self.doubts:
+            parts.append(Points(heading="Reasons for doubt", sentences=self.doubts))
+        return Page(title=title, parts=parts)
+
+    def _mark(self, entry: Mapping) -> str:
+        """Return the sign before a candidate, which the legend explains."""
+        if entry["name"] == self.name:
+            return "*"
+        if entry.get("is_below_shares"):
+            return "!"
+        return "-" if entry.get("is_behind") else ""
+
     def __str__(self) -> str:
         lines = [_head(has_score=self._has_score_column)]
         if self.largest_class is not None:
             lines.append(f"{'':2}{_CONSTANT:{_NAME_WIDTH}}{self.largest_class:9.3f}")
         for entry in self.table:
-            mark = "-" if entry.get("is_behind") else ""
-            if entry.get("is_below_shares"):
-                mark = "!"
-            if entry["name"] == self.name:
-                mark = "*"
+            mark = self._mark(entry)
             lines.append(_line_of(entry, mark=mark, has_score=self._has_score_column))
         doubts = [f"Doubt: {doubt}" for doubt in self.doubts]
         for paragraph in [*self._legend(), *doubts]:
@@ -514,6 +538,22 @@ def _head(*, has_score: bool) -> str:
         f"{'':2}{'candidate':{_NAME_WIDTH}}{'accuracy':>9}{log_loss}"
         f"{'sent (MB)':>10}{'time (s)':>9}"
     )
+
+
+def _cells_of(entry: Mapping, *, mark: str, scoring: str | None) -> dict[str, str]:
+    """Return what the table of a notebook shows of a candidate, by its head."""
+    cells = {"mark": mark, "candidate": entry["name"]}
+    if entry["error"]:
+        return cells | {"could not be fitted": entry["error"]}
+    if entry["accuracy"] is None:
+        return cells
+    cells["accuracy"] = f"{entry['accuracy']:.3f}"
+    cells["log-loss (nats)"] = f"{entry['log_loss']:.3f}"
+    if scoring not in (None, ACCURACY, LOG_LOSS):
+        cells[scoring] = _in_six_characters(entry["score"])
+    cells["sent (MB)"] = f"{entry['bytes'] / 1e6:.3f}"
+    cells["time (s)"] = f"{entry['seconds']:.1f}"
+    return cells
 
 
 def _line_of(entry: dict, *, mark: str = "", has_score: bool = False) -> str:

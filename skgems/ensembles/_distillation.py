@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import ReportMixin, federated_fit
 from ..base import Allows, BaseAggregator
 from ..compat import HasMethods
-from ..federation import ReportMixin, federated_fit
 from ..local import local_model, to_logits
 from ..networks import takes_missing_values, to_module
 from ._distillation_fit import DistillationFit, DistillationRows

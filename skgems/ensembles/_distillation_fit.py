@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 
+from ..asking import read_federation
 from ..base import (
     BaseAggregator,
     as_own_warnings,
@@ -19,10 +20,9 @@ from ..base import (
     split_by_state,
     validated_rows_for_fit,
 )
-from ..compat import safe_indexing
-from ..federation import Federation, as_mask, check_feature_names, read_federation
+from ..compat import safe_indexing, say
 from ..local import local_model, net_seed
-from ..progress import say
+from ..parties import Federation, as_mask, check_feature_names
 from ._given_rows import Rows, rows_as_given
 from ._kept_thresholds import common_threshold
 from ._students import fit_to_probabilities

@@ -7,17 +7,13 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import ReportMixin, federated_fit, read_federation
 from ..base import BaseAggregator
 from ..compat import HasMethods, StrOptions
-from ..federation import (
-    ReportMixin,
-    Summary,
-    federated_fit,
-    read_federation,
-)
 from ..local import to_logits
+from ..parties import Summary
 from ._ensemble_fit import EnsembleFit
-from ._given_rows import GivenRowsMixin
+from ._given_rows import GivenRowsMethod, GivenRowsMixin
 from ._stack_fit import odds_summary
 from ._votes import Vote
 
@@ -230,6 +226,7 @@ default=None
             nodes,
             held_out,
             groups=groups,
+            method=GivenRowsMethod(),
         )
         attributes = EnsembleFit.from_aggregator(self).attributes(
             federation, EnsembleAggregator
@@ -249,7 +246,7 @@ default=None
         X, y, name, held_out, disclosure
             The rows and labels of the node, its name, a mask of the rows that are held
             out, and the rule for what the summary tells of the rows. They are as in
-            :func:`~skgems.federation.reply_to`. All nodes, and the server, need the
+            :func:`~skgems.guard.reply_to`. All nodes, and the server, need the
             same `estimators` in the same order.
 
         Returns

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator
 from ..choice import Candidate, Choice, choose
-from ..federation import Federation
+from ..parties import Federation
 from ._kept_thresholds import common_threshold
 from ._stack_fit import StackFit, owned_rows
 from ._votes import ensemble_weights
@@ -30,7 +30,7 @@ class EnsembleFit:
     combine: str
     voting: str
     node_weight: ArrayLike  # a word, or (n_nodes,)
-    stack: StackFit
+    stack: StackFit | None  # None: it only votes
     n_jobs: int | None
     random_state: object
 
@@ -41,7 +41,11 @@ class EnsembleFit:
             combine=aggregator.combine,
             voting=aggregator.voting,
             node_weight=aggregator.node_weight,
-            stack=StackFit.from_aggregator(aggregator),
+            stack=(
+                None
+                if aggregator.combine == "vote"
+                else StackFit.from_aggregator(aggregator)
+            ),
             n_jobs=aggregator.n_jobs,
             random_state=aggregator.random_state,
         )

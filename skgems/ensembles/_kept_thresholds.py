@@ -3,8 +3,8 @@
 import numpy as np
 
 from ..base import MOST_LISTED, warn_user
-from ..federation import Federation
 from ..local import average_threshold, decision_threshold, has_threshold
+from ..parties import Federation
 
 
 def common_threshold(

@@ -13,19 +13,13 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from ..asking import HeavyTailsWarning, Message
 from ..base import BaseAggregator, NodePairs, named_members, validated_for_fit
 from ..disclosure import Disclosure
-from ..federation import (
-    Federation,
-    HeavyTailsWarning,
-    Message,
-    Summary,
-    check_no_label_missing_at,
-    shown_labels,
-)
 from ..gems import GEMSLogisticAggregator
 from ..local import local_model
 from ..networks import union_of_classes
+from ..parties import Federation, Summary, check_no_label_missing_at, shown_labels
 from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda
 from ._given_rows import Rows
 from ._kept_thresholds import common_threshold

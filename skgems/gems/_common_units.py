@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..federation import Federation
+from ..parties import Federation
 from ..spaces import Gram
 from ._parameters import HiddenLayers
 

@@ -20,20 +20,13 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..base import Part, warn_user
-from ..compat import Interval, StrOptions
-from ..federation import MENDS_TAILS
+from ..asking import MENDS_TAILS, TOL
+from ..base import Page, Paragraph, Part, ResultMixin, Table, warn_user
+from ..compat import Interval, StrOptions, say
 from ..messages import Message
 from ..moments import ROUNDING_OF_SUMS, SURE, Descent, Likelihood, NodeLoss
-from ..progress import say
 from ..tasks import EvaluateReply, JudgedSums
-from ..tuning import TOL
-from ._problem import (
-    LinearModels,
-    LinearNode,
-    absorb_constants,
-    gradient_at_constants,
-)
+from ._problem import LinearModels, LinearNode, absorb_constants, gradient_at_constants
 
 # Lengths of the step that each message tries: 1 is that of the quasi-Newton direction.
 _LENGTHS = (0.25, 0.5, 1.0, 2.0)
@@ -123,8 +116,8 @@ class Rounds(Part):
         return self.set_params(tol=tol, candidates=tuple(dict.fromkeys(names)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidates:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Candidates(ResultMixin):
     """The models that message 2 tried beside the likeliest, and how good they were.
 
     Each list has one entry per model.
@@ -175,6 +168,23 @@ class Candidates:
     standard_errors: list
     chosen: str
     optimistic: bool
+
+    def _page(self) -> Page:
+        columns = {
+            "model": self.names,
+            "log-loss (nats)": self.losses,
+            "gain (nats)": self.gains,
+            "standard error": self.standard_errors,
+        }
+        judges = "Rows that did not make the models judged them."
+        if self.optimistic:
+            judges = (
+                "Some rows judged models that were made of them, so losses are too low."
+            )
+        return Page(
+            title=f"Chosen: {self.chosen}",
+            parts=[Table.from_columns(columns), Paragraph(text=judges)],
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

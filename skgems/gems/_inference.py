@@ -7,20 +7,14 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import Context, Run, read_federation, run_of
 from ..base import is_channel
 from ..compat import Interval, StrOptions, validate_params
 from ..disclosure import Disclosure
-from ..federation import (
-    Context,
-    Federation,
-    Record,
-    Run,
-    Summary,
-    read_federation,
-    run_of,
-)
-from ..inference import Inference
+from ..evaluation import Inference
 from ..messages import Message, listed
+from ..parties import Federation, Record, Summary
+from ..private import raise_needs_more
 from ..steps import raw_columns
 from ..tasks import InferenceReply
 from ._contributions import contributions_of_nodes
@@ -48,8 +42,11 @@ class InferenceMixin:
 
         They are not those of a last layer, of which nobody asks for standard errors.
         """
+        terms = super()._agreed_terms
+        if self.privacy is not None:
+            return terms
         has_penalty = isinstance(self.C, str) or np.isfinite(self.C)
-        return replace(super()._agreed_terms, asks_for_inference=not has_penalty)
+        return replace(terms, asks_for_inference=not has_penalty)
 
     @validate_params(
         {
@@ -248,6 +245,8 @@ def kept_for_inference(state: Mapping, W: np.ndarray) -> KeptSums | None:
 
 def _check_can_infer(aggregator: InferenceMixin) -> None:
     """Raise ValueError where the aggregate is no logistic regression of sums."""
+    if aggregator.privacy is not None:
+        raise_needs_more("inference")
     labels = aggregator.classes_.tolist()
     if len(labels) < 2:
         raise ValueError(
@@ -504,7 +503,7 @@ def _asked_over_channel(
     front = None if aggregator._front is None else aggregator._front.as_content()
     run = Run(channel, context=replace(Context.from_channel(channel), front=front))
     fit = _with_replies(fit, run.ask(_requests(fit, columns)), columns)
-    aggregator.history_ = [*aggregator.history_, *with_objectives(run.history, None)]
+    aggregator.history_ = aggregator.history_ + with_objectives(run.history, None)
     return fit, []
 
 

@@ -6,8 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..federation import Node
-from ..inference import (
+from ..evaluation import (
     Dependence,
     Heterogeneity,
     Inference,
@@ -24,6 +23,7 @@ from ..inference import (
     site_covariance,
 )
 from ..messages import listed
+from ..parties import Node
 from ..steps import RawColumn
 from ..tasks import InferenceReply
 from ._moment_sums import MomentSums, contrasts_of, places_of_nodes

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
+from ..asking import Run
 from ..base import Features, Method
-from ..federation import Federation, Run
 from ..networks import Layers, LayersBelow
+from ..parties import Federation
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._calibrated import calibrated_plan
 from ._further import with_objectives

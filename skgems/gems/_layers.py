@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Node, request_to_retrain
+from ..asking import request_to_retrain
+from ..compat import say
 from ..messages import Message
 from ..networks import Coordinates, Layers, LayersBelow, Network, one_per_layer
-from ..progress import say
+from ..parties import Node
 from ..spaces import (
     MergedLayer,
     NeuronSpaces,

@@ -9,11 +9,17 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from ..asking import (
+    FineTunedNetwork,
+    Run,
+    fine_tune_network,
+    train_plainly,
+    warn_of_other_shares,
+)
 from ..base import tuned_attributes, warn_user
-from ..federation import Federation, Run, warn_of_other_shares
 from ..local import other_share
 from ..networks import Coordinates, Layers, LayersBelow, zero_dropped
-from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
+from ..parties import Federation
 from ._common_units import number_of_common_units
 from ._last_layer import LastLayer, MergedLast, NetworksMethod, last_spaces
 from ._layers import HiddenStage, MergedHidden, activation_of

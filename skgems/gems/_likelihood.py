@@ -19,32 +19,33 @@ from typing import Any
 
 import numpy as np
 
-from ..base import warn_user
-from ..federation import (
+from ..asking import (
+    ROUGH_TOL,
+    TOL,
     SameRowsWarning,
     warn_of_many_classes,
     warn_of_other_shares,
     warn_of_shared_matrices,
     warn_of_variances,
 )
-from ..local import as_class_weight, cached_call
+from ..base import warn_user
+from ..compat import say
+from ..local import as_class_weight, cached_call, common_form
 from ..messages import Message
 from ..moments import (
     ClassMoments,
     Contradictions,
     Likelihood,
     NodeLoss,
+    PooledForm,
     Span,
     claims_of_moments,
     contradicting_nodes,
     cross_validated_C,
     moments_kind,
 )
-from ..pooled import PooledForm, common_form
-from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
 from ..tasks import MomentsReply
-from ..tuning import ROUGH_TOL, TOL
 from ._bounded_search import BoundedSearch
 from ._further import SHARES, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty

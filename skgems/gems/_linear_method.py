@@ -7,16 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from ..base import (
-    BaseAggregator,
-    linear_attributes,
-    validated_public_rows,
-    warn_user,
-)
-from ..federation import (
-    Federation,
+from ..asking import (
+    FineTuned,
     Run,
-    Summary,
     check_merges_all,
     trust_table,
     warn_of_contradictions,
@@ -27,13 +20,14 @@ from ..federation import (
     warn_of_trust,
     warn_of_variances,
 )
+from ..base import BaseAggregator, validated_public_rows, warn_user
+from ..compat import say
 from ..local import Member, closed_form
-from ..messages import Message
 from ..moments import fit_inverse_temperature, moments_kind
-from ..networks import linear_logits
-from ..progress import say
+from ..networks import linear_attributes, linear_logits
+from ..parties import Federation, Summary
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
-from ..tuning import FineTuned
+from ..tasks import JoinReply
 from ._further import with_objectives
 from ._inference_fit import CountsOfFit
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
@@ -214,12 +208,12 @@ class LinearMethod(LinearParameters):
         check_merges_all(self.robust)
         return merged_summary(aggregator, summaries, name)
 
-    def warn_of_summary(self, member: Member, reply: Message) -> None:
+    def warn_of_summary(self, member: Member, reply: JoinReply) -> None:
         estimator = member.model.estimator
         if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
-        for answer in reply.content["answers"].values():
-            kurtosis = answer["reply"].get("kurtosis")
+        for answer in reply.answers.values():
+            kurtosis = getattr(answer.reply, "kurtosis", None)
             if kurtosis is not None:
                 warn_of_tails({member.name: kurtosis}, members=[member])
         if self.moments.kind == "auto":

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..base import MOST_LISTED, Method, Takes, warn_user
-from ..federation import Federation, Summary, raise_without_classifier
 from ..moments import check_most_liars
+from ..parties import Federation, Summary, raise_without_classifier
 from ._further import OF_MODELS, Rounds
 from ._parameters import Moments, Spaces
 from ._problem import LinearNode

@@ -7,15 +7,13 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import ReportMixin, federated_fit, fit_method
 from ..base import BaseAggregator, TunedNetworkMixin
 from ..compat import Interval, StrOptions
-from ..federation import ReportMixin, federated_fit, fit_method
 from ._layers_fit import LayersMethod, long_last_layer, tuned_network
 from ._logistic import GEMSLogisticAggregator
 from ._node_scores import ask_scores
-from ._parameters import (
-    HiddenLayers,
-)
+from ._parameters import HiddenLayers
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 _FROM_0 = Interval(Integral, 0, None, closed="left")

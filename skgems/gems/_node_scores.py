@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..base import BaseAggregator, is_channel
-from ..federation import Context, Run, Summary
+from ..asking import Context, Run
+from ..base import BaseAggregator, Columns, is_channel
+from ..parties import Summary
 from ..tasks import ScoreReply
 from ._further import with_objectives
 from ._problem import LinearModels
@@ -73,11 +74,13 @@ def ask_scores(aggregator: BaseAggregator, channel: object) -> dict[str, list]:
     # The model beside the aggregate is the node's own, or the one that epsilon
     # bounds.
     compared = "local" if aggregator.spaces_ is None else "on_own_scale"
-    aggregator.node_scores_ = {
-        **aggregator.node_scores_,
-        "n_rows": [report.n_rows for report in reports],
-        "aggregate": [float(report.score) for report in reports],
-        compared: _compared_scores(reports, has_model),
-    }
-    aggregator.history_ = [*aggregator.history_, *with_objectives(run.history, None)]
+    aggregator.node_scores_ = Columns(
+        aggregator.node_scores_
+        | {
+            "n_rows": [report.n_rows for report in reports],
+            "aggregate": [float(report.score) for report in reports],
+            compared: _compared_scores(reports, has_model),
+        }
+    )
+    aggregator.history_ = aggregator.history_ + with_objectives(run.history, None)
     return aggregator.node_scores_

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from ..asking import InterceptWarning, PenaltyWarning
 from ..base import MOST_LISTED, warn_user
-from ..federation import InterceptWarning, PenaltyWarning
 from ..moments import ROUNDING_OF_SUMS, SMALLEST, Span
 
 # Where no node says how strongly it is penalized: that of LogisticRegression().

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..federation import Federation, Node
 from ..local import indices_of
 from ..messages import Message
 from ..networks import LayersBelow
+from ..parties import Federation, Node
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

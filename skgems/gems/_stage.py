@@ -14,18 +14,19 @@ from typing import Self
 
 import numpy as np
 
+from ..asking import ask_inverse_temperature, kept_names, reason_of_trust
 from ..base import warn_user
-from ..federation import (
-    Federation,
-    ask_inverse_temperature,
-    kept_names,
-    reason_of_trust,
-)
+from ..compat import say
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
+from ..moments import (
+    ROUNDING_OF_SUMS,
+    Contradictions,
+    Likelihood,
+    PooledForm,
+    Trust,
+)
 from ..networks import LayersBelow, as_two_logits
-from ..pooled import PooledForm
-from ..progress import say
+from ..parties import Federation
 from ..spaces import (
     EmptyIntersectionWarning,
     GoodEnoughSpace,

@@ -28,8 +28,8 @@ from ._closed_forms import (
     WITHHELD,
     as_class_weight,
     closed_form,
+    common_form,
     has_steps,
-    weights_of,
 )
 from ._costs import (
     LimitError,
@@ -48,7 +48,7 @@ from ._disclosed import (
     without_rare_values,
 )
 from ._disclosed_chunks import ruled_chunks
-from ._disclosed_tables import ruled_table
+from ._disclosed_tables import ruled_table, seed_of
 from ._expected_shares import OtherShare, other_share
 from ._fitting import fit_local, net_seed
 from ._fronts import learning_columns, opened_front

@@ -21,7 +21,7 @@ from ._moments import class_weight_of
 class LimitError(NotAgreedError):
     """A request would cost more than a limit of the node allows; nothing was computed.
 
-    See :class:`~skgems.federation.Limits` for the limits, each of which can be raised.
+    See :class:`~skgems.guard.Limits` for the limits, each of which can be raised.
     """
 
 

@@ -16,6 +16,7 @@ True
 """
 
 from ._agreement import (
+    AGREEMENT,
     Agreement,
     NotAgreedError,
     as_agreement,
@@ -60,6 +61,7 @@ from ._fields import (
     check_fields,
     check_text,
 )
+from ._letters import ANSWER, TELL_NAME, flower_module, letter_content, open_letter
 from ._limits import (
     MOST_CLASSES,
     MOST_COUNTED,
@@ -80,7 +82,7 @@ from ._packing import (
     remove_partial_files,
     write_bytes,
 )
-from ._questions import Reply, Request
+from ._questions import Part, Reply, Request
 from ._row_counts import ExposedGroups, exposed_classes, rows_of_groups
 from ._signing import (
     SignatureError,
@@ -91,16 +93,20 @@ from ._signing import (
     signing_keys,
 )
 from ._summaries import (
-    REQUEST_WITHIN,
+    AnsweredWithin,
+    AskedWithin,
+    SummaryField,
+    check_is_of_request,
     check_summary,
     check_summary_of_request,
     contents_of,
     disclosures_in,
+    first_requests_in,
     is_summary,
-    joins_in,
     models_in,
     pairs_in,
     requests_in,
+    summaries_in,
 )
 from ._tasks import (
     ACCEPTED_BY,
@@ -116,9 +122,11 @@ from ._tasks import (
 from ._terms import TERMS, Terms
 from ._told_numbers import ToldNumbers, told_in_words, told_numbers
 from ._words import (
+    WIDTH,
     counting,
     labels_and_counts,
     labels_of_features,
     listed,
+    printable,
     rows_in_words,
 )

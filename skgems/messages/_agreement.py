@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from ..base import Page, Points, ResultMixin
 from ..disclosure import (
     Disclosure,
     disclosure_of,
@@ -16,17 +17,7 @@ from ..disclosure import (
 )
 from ..moments import SMALLEST
 from ._disclosed import disclosure_in_words
-from ._fields import (
-    Field,
-    Flag,
-    Json,
-    Labels,
-    Number,
-    Place,
-    Table,
-    Text,
-    check_fields,
-)
+from ._fields import Field, Flag, Json, Labels, Number, Place, Table, Text, check_fields
 from ._limits import MOST_COUNTED, MOST_HEADER, MOST_JUDGED, MOST_ROWS
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
@@ -34,7 +25,6 @@ from ._signing import check_signed, signed
 from ._summaries import (
     contents_of,
     disclosures_in,
-    joins_in,
     models_in,
     requests_in,
 )
@@ -42,6 +32,8 @@ from ._tasks import TASKS, request_in
 from ._terms import TERMS, Terms
 from ._words import listed
 
+# The file of an agreement in the folder of an exchange.
+AGREEMENT = "agreement.json"
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -79,13 +71,13 @@ _FIELDS: Mapping[str, Field] = {
 _MIN_ROWS = Number(low=1, high=MOST_ROWS, whole=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Agreement:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Agreement(ResultMixin):
     """What all parties of an exchange have accepted; a node holds the server to it.
 
     The server makes the agreement and sends its file to every node. A person at the
     node reads it (``skgems inspect``) and accepts it by passing it to
-    :func:`skgems.answer` or :func:`~skgems.federation.reply_to`. The node then refuses
+    :func:`skgems.answer` or :func:`~skgems.guard.reply_to`. The node then refuses
     every request that the agreement does not allow. In most cases it is made by
     :meth:`of`.
 
@@ -130,10 +122,10 @@ class Agreement:
     Examples
     --------
     >>> from skgems import GEMSLogisticAggregator
-    >>> from skgems.federation import Agreement
+    >>> from skgems.guard import Agreement
     >>> agreed = Agreement.of(GEMSLogisticAggregator(n_rounds=3, random_state=0))
     >>> agreed.tasks
-    {'join': 1, 'evaluate': 2, 'score': 1}
+    {'join': 1, 'evaluate': 2, 'score': 1, 'metrics': 1}
     >>> Agreement.from_json(agreed.to_json()) == agreed
     True
     """
@@ -221,6 +213,8 @@ class Agreement:
         **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange from the terms of a method."""
+        if terms.privacy is not None:  # the noise is the rule
+            further_fields["disclosure"] = None
         n_times = _times_of_fits(terms, fits=fits, n_hidden_layers=n_hidden_layers)
         settings = json.loads(json.dumps(terms.settings_at_nodes))
         needs_radii = any(map(tells_radii, terms.first_requests())) or any(
@@ -298,6 +292,12 @@ class Agreement:
         with naming(path):
             return cls.from_json(file_bytes.decode("utf-8"))
 
+    def _page(self) -> Page:
+        says = Points(
+            heading="What all parties accept", sentences=list(self.says.values())
+        )
+        return Page(title=f"Agreement for {self.method}", parts=[says])
+
     @property
     def says(self) -> dict[str, str]:
         """A sentence for each part of it, as ``skgems inspect`` prints them."""
@@ -321,6 +321,8 @@ class Agreement:
                 "Numbers about single rows may be sent: distances by which the model "
                 "may change before it loses a row, without saying which row."
             )
+        if self.method in TERMS:
+            sentences |= TERMS[self.method].sentences_on(self.settings)
         return sentences | self._sentences_on_the_parties()
 
     def _sentences_on_the_method(self) -> dict[str, str]:
@@ -564,6 +566,9 @@ def _times_of_fits(terms: Terms, *, fits: int, n_hidden_layers: int) -> dict[str
     for name, task in TASKS.items():
         if task.is_summary:  # once for all fits
             n_times[name] = n_times_of_fit.get(name, 1)
+        if task.is_of_finished_model:
+            # Of many models, answers would tell where single rows are.
+            n_times[name] = int(terms.makes_model)
         if task.fits_front and terms.front is not None:
             n_times[name] = fits * terms.front.most_messages
     return n_times
@@ -625,9 +630,7 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 def tells_radii(request: Message) -> bool:
     """Report whether a reply holds distances of single rows."""
-    requests_within = [
-        inner for content in joins_in(request) for inner in requests_in(content)
-    ]
+    requests_within = requests_in(request)
     if requests_within:
         return any(map(tells_radii, requests_within))
     task = TASKS[request.task]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base import Page, ResultMixin, Table
 from ._packing import naming, pack, unpack, write_bytes
 
 # Of the form of messages; nodes of another version do not understand each other.
@@ -19,8 +20,8 @@ _AS_THEY_ARE = (str, int, bool)  # values that JSON gives back
 NO_MESSAGE = "These bytes are not a message of skgems"
 
 
-@dataclass(frozen=True, eq=False)
-class Message:
+@dataclass(frozen=True, eq=False, repr=False)
+class Message(ResultMixin):
     """A request to a node, or a reply: the name of a task with its arguments.
 
     Use :meth:`of` to make one. Arrays within lists and dicts are named by their path,
@@ -45,7 +46,7 @@ class Message:
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.federation import Message
+    >>> from skgems.asking import Message
     >>> message = Message.of("train", epochs=5, parameters=[np.zeros((2, 1))])
     >>> message.settings, list(message.arrays)
     ({'epochs': 5}, ['parameters.0'])
@@ -105,6 +106,26 @@ class Message:
                 )
             _place(tables, tuple(path))[last] = [parts[i] for i in range(len(parts))]
         return content
+
+    def __str__(self) -> str:
+        sender = self.envelope.get("node")
+        of_node = "" if sender is None else f" of node {sender!r}"
+        return (
+            f"Message({self.task!r}{of_node}: {len(self.settings)} settings and "
+            f"{len(self.arrays)} arrays, {self.n_bytes:,} bytes)"
+        )
+
+    def _page(self) -> Page:
+        settings = Table(heads=["setting", "value"], rows=list(self.settings.items()))
+        arrays = Table(
+            heads=["array", "shape", "dtype", "bytes"],
+            rows=[
+                [name, " x ".join(map(str, array.shape)), array.dtype, array.nbytes]
+                for name, array in self.arrays.items()
+            ],
+        )
+        parts = [table for table in (settings, arrays) if table.rows]
+        return Page(title=str(self), parts=parts)
 
     @cached_property
     def n_bytes(self) -> int:
@@ -197,6 +218,36 @@ class Message:
             return message
 
 
+def n_bytes_of(content: Mapping) -> int:
+    """Return the size of a message with some arguments, which is not made for it."""
+    arrays: list[np.ndarray] = []
+    settings = _settings_among(content, arrays)
+    n_bytes = sum(array.nbytes for array in arrays)
+    return n_bytes + len(_ENCODER.encode(settings))
+
+
+def _settings_among(content: Mapping, arrays: list[np.ndarray]) -> dict:
+    """Return what is no array; arrays are appended to a list."""
+    settings = {}
+    for key, value in content.items():
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
+        elif isinstance(value, Mapping):
+            settings[key] = _settings_among(value, arrays)
+        elif _are_arrays(value):
+            arrays.extend(value)
+        else:
+            settings[key] = value
+    return settings
+
+
+def _are_arrays(value: object) -> bool:
+    """Report whether a value is a list or tuple of arrays, which is not empty."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(isinstance(part, np.ndarray) for part in value)
+
+
 def check_version(version: object) -> None:
     """Raise ValueError for a message in another version of the format."""
     if type(version) is not int or version != VERSION:
@@ -212,11 +263,10 @@ def _sorted_out(content: Mapping, task: str, path: str, arrays: dict) -> dict:
     settings = {}
     for key, value in content.items():
         name = f"{path}{key}"
-        parts = value if isinstance(value, list | tuple) else ()
         if isinstance(value, np.ndarray):
             arrays[name] = _frozen(value, task, name)
-        elif parts and all(isinstance(part, np.ndarray) for part in parts):
-            for i, part in enumerate(parts):
+        elif _are_arrays(value):
+            for i, part in enumerate(value):
                 arrays[f"{name}.{i}"] = _frozen(part, task, name)
         elif isinstance(value, Mapping) and all(isinstance(k, str) for k in value):
             settings[key] = _sorted_out(value, task, f"{name}.", arrays)
@@ -273,3 +323,6 @@ def _number(value: object) -> int | float | bool:
         "whole numbers of 64 bits, other numbers, or truth values. Write them as texts "
         "at all nodes alike: y.astype(str)."
     )
+
+
+_ENCODER = json.JSONEncoder(default=_number)

@@ -7,7 +7,7 @@ an honest server, and answers no others.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ._message import Message
 
@@ -45,8 +45,13 @@ class Terms:
     asks_behind_front : bool
         Whether the requests that :meth:`check_request` bounds are about rows behind the
         front only, as those for histograms, whose bins are the front's.
+    makes_model : bool
+        Whether the method makes a classifier, which nodes may be asked to judge.
     front : Front or None
         The transformers that all nodes put before everything else.
+    privacy : Privacy or None
+        The noise on the sums that nodes tell. None: there is none, and the rule of
+        disclosure holds.
 
     Examples
     --------
@@ -66,8 +71,10 @@ class Terms:
     bounded_tasks: ClassVar[tuple[str, ...]] = ()
     grows_forests: ClassVar[bool] = False
     asks_behind_front: ClassVar[bool] = False
+    makes_model: ClassVar[bool] = True
 
     front: "Front | None" = None
+    privacy: Any = None
 
     def __init_subclass__(cls, *, method: str = "", **options: object) -> None:
         super().__init_subclass__(**options)
@@ -94,6 +101,14 @@ class Terms:
         the settings, except for good-enough spaces; later requests need not follow.
         """
         return cls()
+
+    @classmethod
+    def sentences_on(cls, settings: Mapping) -> dict[str, str]:
+        """Return sentences on parts of an agreement that other methods say otherwise.
+
+        ``settings`` are those of another party, and may be of any form.
+        """
+        return {}
 
     def first_requests(self, member: object = None, **options: object) -> list[Message]:
         """Return the requests within the first message, but for model and counts.

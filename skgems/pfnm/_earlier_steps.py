@@ -9,9 +9,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 
 from ..base import SEEDS_BELOW, BaseAggregator, is_named
-from ..federation import Federation, check_feature_names
 from ..local import Description
 from ..networks import Network, to_mlp_classifier
+from ..parties import Federation, check_feature_names
 from ._rounds import drawn_units
 from ._stream import Stream, activations_of, common_coordinates
 

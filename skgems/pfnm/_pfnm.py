@@ -7,16 +7,11 @@ import numpy as np
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import ReportMixin, federated_fit, fit_method, read_federation
 from ..base import BaseAggregator, TunedNetworkMixin
 from ..compat import Interval, StrOptions
-from ..federation import (
-    ReportMixin,
-    SummarizingMixin,
-    federated_fit,
-    fit_method,
-    read_federation,
-)
 from ..gems import GEMSLogisticAggregator, long_last_layer, tuned_network
+from ..guard import SummarizingMixin
 from ._earlier_steps import EarlierSteps
 from ._matching_fit import MatchingMethod
 from ._parameters import Matching

@@ -2,7 +2,8 @@
 
 The displays work like those of scikit-learn: ``from_estimator`` takes a fitted
 aggregator, computes the values and draws them; ``plot`` draws them again. Begin with
-`SpacesDisplay` and `NodeReportDisplay`.
+`NodeReportDisplay`, `RocBySiteDisplay` and `CalibrationBySiteDisplay`, which say how
+good a model is at each site.
 
 >>> import numpy as np
 >>> from sklearn.linear_model import LogisticRegression
@@ -27,14 +28,18 @@ from ._curves import (
 from ._fits import NodeReportDisplay, SpacesDisplay
 from ._forest import ForestDisplay
 from ._matching import MatchingDisplay
+from ._sites import CalibrationBySiteDisplay, CoefficientsDisplay, RocBySiteDisplay
 
 __all__ = [
+    "CalibrationBySiteDisplay",
+    "CoefficientsDisplay",
     "EpsilonDisplay",
     "FineTuningDisplay",
     "ForestDisplay",
     "GapDisplay",
     "MatchingDisplay",
     "NodeReportDisplay",
+    "RocBySiteDisplay",
     "RoundsDisplay",
     "SizeAccuracyDisplay",
     "SpacesDisplay",

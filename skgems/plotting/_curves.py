@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from ..compat import safe_indexing
 from ..networks import final_step, read_network
 from ..spaces import Intersection, NoSpaceError
 from ._fits import LINES, MARKS, Display
@@ -355,8 +354,8 @@ class FineTuningDisplay(Display):
         alone = LogisticRegression(max_iter=1000) if alone is None else alone
         scores = {name: [] for name in (*_named(aggregators), "public rows alone")}
         for size in sizes:
-            public_X = safe_indexing(X, slice(size))
-            public_y = safe_indexing(y, slice(size))
+            public_X = X.iloc[:size] if hasattr(X, "iloc") else X[:size]
+            public_y = np.asarray(y)[:size]
             for name, aggregate in _named(aggregators).items():
                 tuned = aggregate
                 if size and hasattr(aggregate, "fine_tune"):

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..compat import safe_indexing
-from ..federation import rows_of_nodes
-from ..local import indices_of
 from ..networks import linear_logits
+from ..parties import rows_of_nodes
 from ..spaces import GoodEnoughSpace
 
 if TYPE_CHECKING:
@@ -219,9 +217,10 @@ class SpacesDisplay(Display):
         if X is not None:
             # Spaces are of what comes out of the front.
             X = aggregator._validate(X, reset=False)
-            codes = indices_of(y, aggregator.classes_)
+            code_of = {c: k for k, c in enumerate(aggregator.classes_.tolist())}
+            codes = np.array([code_of.get(c, -1) for c in np.asarray(y).tolist()])
             rows = [
-                (safe_indexing(X, places), codes[places])
+                (X[places], codes[places])
                 for places in rows_of_nodes(nodes, names, len(codes))
             ]
         return cls(aggregator.spaces_, intersection.point, names, rows).plot(ax=ax)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 # Size of the mark of the node with the smallest error, in points squared; others have
 # areas by their weight in the common estimate, as in meta-analyses.
 _LARGEST_MARK = 120.0
+# Within such a ratio an axis has few numbers as 1, 2 and 5, and equal steps are better.
+_FEW_POWERS = 8.0
 
 
 class ForestDisplay(Display):
@@ -155,6 +157,20 @@ class ForestDisplay(Display):
         ax.fill(corners, [0.0, 0.2, 0.0, -0.2], color="black")
         ax.axvline(middle, color="black", linestyle="--", linewidth=1)
         ax.axvline(1.0, color="black", linewidth=1)
-        ax.set_xscale("log")
         ax.set_yticks([*places, 0], [*self.names, "common model"])
         ax.set(xlabel="odds ratio", title=self.title)
+        make_axis_of_ratios(ax)
+
+
+def make_axis_of_ratios(ax: "Axes") -> None:
+    """Make a horizontal axis logarithmic, with ticks whose numbers do not overlap."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    ax.set_xscale("log")
+    low, high = ax.get_xlim()
+    if high / low < _FEW_POWERS:
+        ax.xaxis.set_major_locator(MaxNLocator(5))
+    else:
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter("{x:g}")

@@ -6,15 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..asking import check_merges_all, read_federation, region_summary, run_of
 from ..base import BaseAggregator, Method, Takes
-from ..federation import (
-    Summary,
-    check_merges_all,
-    read_federation,
-    region_summary,
-    run_of,
-)
 from ..networks import Network
+from ..parties import Summary
 from ..steps import Front
 
 

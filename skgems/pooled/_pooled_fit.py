@@ -9,32 +9,34 @@ from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..base import Allows, BaseAggregator, warn_user
-from ..federation import (
-    Federation,
-    PublicRows,
+from ..asking import (
     Run,
-    members_here,
     reason_of_trust,
-    reply_of,
     trust_table,
-    warn_of_columns_of_some,
     warn_of_contradictions,
     warn_of_many_rows,
     warn_of_trust,
 )
-from ..local import Member, has_steps
+from ..base import Allows, BaseAggregator, warn_user
+from ..local import Member, common_form, has_steps
 from ..messages import Reply
 from ..moments import (
+    PooledForm,
     Trust,
     check_most_liars,
     contradicting_nodes,
     trusted_nodes,
 )
 from ..networks import final_step
+from ..parties import (
+    Federation,
+    PublicRows,
+    members_here,
+    reply_of,
+    warn_of_columns_of_some,
+)
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
 from ._disagreement import claims_of_sums
-from ._forms import PooledForm, common_form
 from ._method import MethodOfSums
 from ._sums import PooledSums, sums_of_reply
 from ._terms import PooledTerms, as_list

@@ -4,13 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..federation import (
-    SummarizingMixin,
-    Summary,
-    check_labels,
-    seen_classes_of,
-)
+from ..guard import SummarizingMixin
 from ..networks import dropped_columns
+from ..parties import Summary, check_labels, seen_classes_of
 
 
 class PooledSummariesMixin(SummarizingMixin):

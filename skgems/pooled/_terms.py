@@ -64,6 +64,7 @@ class FrontTerms(Terms):
     """Messages about a front alone: how many depends on its steps."""
 
     method: ClassVar[str] = "PooledTransformer"
+    makes_model: ClassVar[bool] = False
 
     @classmethod
     def from_settings(cls, settings: Mapping, further_settings: Mapping) -> NoReturn:
@@ -71,6 +72,16 @@ class FrontTerms(Terms):
 
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
         return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptionTerms(Terms, method="describe"):
+    """One message, whose request has no settings."""
+
+    makes_model: ClassVar[bool] = False
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {"survey": 1, "join": 0}
 
 
 def as_list(value: object) -> object:

@@ -9,25 +9,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..base import is_channel
-from ..compat import HasMethods, StrOptions, fit_context
+from ..asking import Context, Run, as_channel, check_reply_of, fit_front, front_plan
+from ..base import Records, is_channel
+from ..compat import HasMethods, StrOptions, fit_context, say, shown
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
-from ..federation import (
-    Context,
-    Run,
-    answer,
-    as_channel,
+from ..messages import Agreement, Message, Reply, reply_in, write_bytes
+from ..parties import (
     as_mask,
-    check_reply_of,
-    fit_front,
-    front_plan,
     is_path,
     load_message,
+    reply_as_message,
     ruled_column_member,
     warn_of_written_numbers,
 )
-from ..messages import Agreement, Message, Reply, reply_in, write_bytes
-from ..progress import say, shown
 from ..steps import Advanced, Front, as_rows, check_takes_any_columns, check_tree
 from ._terms import FrontTerms
 
@@ -68,7 +62,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         columns do, and a warning names them.
     summaries : list, or channel to nodes, default=None
         The summaries that the nodes made with :meth:`summarize`, or paths of their
-        files, or a channel to the nodes such as :class:`~skgems.federation.Nodes`.
+        files, or a channel to the nodes such as :class:`~skgems.asking.Nodes`.
         Leave it None to give the rows to `fit`.
     disclosure : Disclosure, "auto" or None, default="auto"
         The rule for what nodes tell of their rows, as for
@@ -202,7 +196,7 @@ default=None
             fitted, history = self._fit_over_channel(front)
         else:
             fitted = self._fit_summaries(front)
-            history = []  # no message was sent
+            history = Records()  # no message was sent
         self._publish(fitted.front, errors=fitted.errors)
         self.history_ = history
         return self
@@ -295,7 +289,7 @@ default=None
             Rows that are not used.
         disclosure : Disclosure, "auto" or None, default="auto"
             The rule for what the summary tells of the rows, as for
-            :func:`~skgems.federation.reply_to`. No category has fewer rows than its
+            :func:`~skgems.guard.reply_to`. No category has fewer rows than its
             ``min_rows``.
 
         Returns
@@ -318,7 +312,7 @@ default=None
             held_out=mask,
             disclosure=disclosure_of_both(self.disclosure, disclosure),
         )
-        reply = answer(request, member)
+        reply = reply_as_message(request, member)
         return reply.with_envelope(node=name, to=request.digest)
 
     def transform(self, X) -> np.ndarray | csr_matrix:
@@ -414,7 +408,7 @@ default=None
             drop_identifiers=front.drop_identifiers,
         )
         pooled_transformer._publish(front, errors=front.advanced({}).errors)
-        pooled_transformer.history_ = []
+        pooled_transformer.history_ = Records()
         return pooled_transformer
 
     def as_front(self) -> Front:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize
 
+from ..base import Page, Paragraph, ResultMixin, Table
 from ..moments import ROUNDING_OF_SUMS
 from ._dual import (
     Bounds,
@@ -74,15 +75,8 @@ class EmptyIntersectionError(ValueError):
     """
 
 
-class NoSpaceError(ValueError):
-    """A node has no good-enough space.
-
-    Its own model does not reach epsilon, or just reaches it, with no room around it.
-    """
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Intersection:
+class Intersection(ResultMixin):
     """A point of the intersection of K spaces, or the deepest point, and the proof.
 
     Attributes
@@ -141,6 +135,24 @@ class Intersection:
     method: str
     n_iter: int
     spaces: list[GoodEnoughSpace] = field(repr=False, default_factory=list)
+
+    def _page(self) -> Page:
+        outcome = "The model is in all spaces."
+        if self.empty:
+            outcome = "No model is in all spaces: this is proved."
+        elif not self.found:
+            outcome = "No model was found in all spaces; there may be one."
+        distances = self.normalized_squared_distances
+        columns = {
+            "space": range(len(distances)),
+            "distance (radii)": np.sqrt(distances).tolist(),
+            "weight": self.weights.tolist(),
+            "is inside": [bool(distance <= 1.0) for distance in distances],
+        }
+        return Page(
+            title=f"Intersection of {len(distances)} good-enough spaces",
+            parts=[Paragraph(text=outcome), Table.from_columns(columns)],
+        )
 
     @property
     def empty(self) -> bool:

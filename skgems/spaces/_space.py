@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
 
+from ..base import Page, ResultMixin, Table
 from ..moments import ROUNDING_OF_SUMS, Moments, mean_squares, ratio, row_moments
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
@@ -28,6 +29,13 @@ RandomSource = int | np.random.RandomState | None
 METRICS = {
     metric_class.family: metric_class for metric_class in (DiagonalMetric, GramMetric)
 }
+
+
+class NoSpaceError(ValueError):
+    """A node has no good-enough space.
+
+    Its own model does not reach epsilon, or just reaches it, with no room around it.
+    """
 
 
 def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
@@ -102,7 +110,7 @@ def gram_metric(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GoodEnoughSpace:
+class GoodEnoughSpace(ResultMixin):
     """The models within a radius of a center, which are good enough for one node.
 
     Parameters
@@ -144,6 +152,18 @@ class GoodEnoughSpace:
     construction: str = "sampled"
     outputs: np.ndarray | None = field(default=None, repr=False)
     score: float = np.nan
+
+    def _page(self) -> Page:
+        figures = {
+            "criterion": self.criterion,
+            "epsilon": self.epsilon,
+            "score of the center": self.score,
+            "radius": self.radius,
+            "construction": self.construction,
+            "weights": self.center.size,
+        }
+        table = Table(heads=["figure", "value"], rows=list(figures.items()))
+        return Page(title="Good-enough space", parts=[table])
 
     def __post_init__(self) -> None:
         center = np.asarray(self.center, dtype=np.float64)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from skgems import ModelAveragingAggregator
+from skgems.asking import InProcess, Message, run
 from skgems.averaging import StartedApartWarning
-from skgems.federation import InProcess, Message, run
 from skgems.local import Member
 
 torch = pytest.importorskip("torch")

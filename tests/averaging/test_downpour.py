@@ -13,9 +13,11 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from skgems import ModelAveragingAggregator
+from skgems.asking import Message, Nodes
 from skgems.averaging import Downpour, Schedule
-from skgems.federation import Message, Nodes, answer, reply_to
+from skgems.guard import reply_to
 from skgems.local import Member
+from skgems.parties import reply_as_message as answer
 from skgems.tasks import TrainReply
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")

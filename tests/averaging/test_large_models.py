@@ -11,8 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from skgems import ModelAveragingAggregator
+from skgems.asking import Message, Nodes, NodesDisagreeWarning
 from skgems.averaging import Downpour
-from skgems.federation import Message, Nodes, NodesDisagreeWarning, reply_to
+from skgems.guard import reply_to
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:500] / 16, Y[:500]

@@ -18,12 +18,13 @@ from skgems import (
     answer,
     combine,
 )
+from skgems.asking import Nodes
 from skgems.datasets import (
     partition_by_label,
     partition_dirichlet,
     partition_homogeneous,
 )
-from skgems.federation import Nodes, reply_to
+from skgems.guard import reply_to
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 

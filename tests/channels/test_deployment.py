@@ -24,7 +24,8 @@ from helpers.flower import NAMES, fit_in_process, node_fields
 from threadpoolctl import threadpool_limits
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Nodes, reply_to
+from skgems.asking import Nodes
+from skgems.guard import reply_to
 
 pytest.importorskip("flwr", exc_type=ImportError)
 pytestmark = pytest.mark.slow

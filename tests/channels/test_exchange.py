@@ -38,7 +38,7 @@ from skgems import (
     ModelAveragingAggregator,
     PooledAggregator,
 )
-from skgems.federation import Message, TooFewNodesError
+from skgems.asking import Message, TooFewNodesError
 from skgems.gems import HiddenLayers, Moments, Spaces
 from skgems.spaces import Ellipsoid
 
@@ -169,7 +169,7 @@ def test_a_reply_may_keep_the_name_that_its_node_gave_it(tmp_path):
     assert sorted(fitted.node_names_) == sorted(NAMES)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.PenaltyWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.PenaltyWarning")
 def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
     agg = GEMSLogisticAggregator(n_rounds=2, C=1.0, random_state=0)
     classifiers = classifiers_of_nodes(LINEAR)

@@ -36,8 +36,9 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
 )
-from skgems.channels import client_app, server_app
-from skgems.federation import Agreement, Limits, TooFewNodesError
+from skgems.asking import TooFewNodesError
+from skgems.channels import server_app
+from skgems.guard import Agreement, Limits, client_app
 
 pytest.importorskip("flwr", exc_type=ImportError)
 from flwr.app import (  # noqa: E402

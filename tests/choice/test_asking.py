@@ -39,18 +39,14 @@ from sklearn.preprocessing import (
 )
 
 from skgems import PooledAggregator, answer, combine
+from skgems.asking import RepliesMissingError, fit_front
 from skgems.channels import Folder
 from skgems.choice import Candidate, choose_over
 from skgems.choice._asking import _content_of_fit
 from skgems.choice._choice import Trials
-from skgems.federation import (
-    IdentifierWarning,
-    RepliesMissingError,
-    fit_front,
-    halves_of,
-)
 from skgems.messages import says
 from skgems.moments import LOGIT_FACTORS
+from skgems.parties import IdentifierWarning, halves_of
 from skgems.steps import Front, RandomFeatures
 
 pytestmark = [

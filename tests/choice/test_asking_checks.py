@@ -20,11 +20,13 @@ from helpers.tasks import ask
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import PowerTransformer
 
+from skgems.asking import Message, Nodes
 from skgems.choice import choose_over
-from skgems.federation import Message, Nodes, NotAgreedError, halves_of
+from skgems.guard import NotAgreedError
 from skgems.local import Member
 from skgems.messages import check_reply, check_request
 from skgems.moments import LOGIT_FACTORS
+from skgems.parties import halves_of
 from skgems.steps import Front
 from skgems.tasks import most_loss
 

@@ -14,18 +14,12 @@ from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skgems import PooledAggregator, answer, combine
-from skgems.candidates import _combine
+from skgems.asking import Message, Nodes, RepliesMissingError
 from skgems.channels import Folder
 from skgems.choice import Candidate, choose_over
-from skgems.federation import (
-    Limits,
-    Message,
-    Nodes,
-    NotAgreedError,
-    RepliesMissingError,
-    halves_of,
-    reply_to,
-)
+from skgems.ensembles import _combine
+from skgems.guard import Limits, NotAgreedError, reply_to
+from skgems.parties import halves_of
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),

@@ -17,15 +17,10 @@ from sklearn.ensemble import RandomForestClassifier
 from skgems import PooledAggregator, combine
 from skgems.choice import Candidate, choose
 from skgems.choice._choice import Trials
-from skgems.choice._judging import (
-    _has_float32_digits,
-    _HeldOutHalf,
-    _refitted,
-    _Scores,
-)
+from skgems.choice._judging import _has_float32_digits, _HeldOutHalf, _refitted, _Scores
 from skgems.choice._scoring import ClassShares, by_counts
-from skgems.federation import halves_of, owners_of
 from skgems.moments import LOGIT_FACTORS
+from skgems.parties import halves_of, owners_of
 from skgems.steps import RandomFeatures
 
 

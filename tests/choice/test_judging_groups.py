@@ -10,19 +10,11 @@ from helpers.judging_nodes import JudgingNodes
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 
-from skgems import (
-    EnsembleAggregator,
-    GEMSLogisticAggregator,
-    PooledAggregator,
-    combine,
-)
+from skgems import EnsembleAggregator, GEMSLogisticAggregator, PooledAggregator, combine
 from skgems.choice import Candidate, choose, choose_over
 from skgems.choice._scoring import paired_errors
-from skgems.federation import (
-    IdentifierWarning,
-    halves_of,
-    reply_to,
-)
+from skgems.guard import reply_to
+from skgems.parties import IdentifierWarning, halves_of
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 # Two hospitals of 40 patients each, of four visits. A patient's values hardly change

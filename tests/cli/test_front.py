@@ -19,7 +19,8 @@ from skgems import Disclosure, GEMSLogisticAggregator, PooledTransformer
 from skgems._cli import main
 from skgems._cli._files import UntrustedTypesError, load_skops
 from skgems._cli._front import front_of_table, read_front
-from skgems.channels import aggregator_of_settings, inspect
+from skgems.channels import aggregator_of_settings
+from skgems.guard import inspect
 from skgems.steps import ColumnsOf, RandomFeatures, auto_front
 from skgems.steps._kinds import KINDS
 

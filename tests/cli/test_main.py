@@ -23,8 +23,8 @@ import skgems
 from skgems._cli import main
 from skgems._cli._front import read_front
 from skgems._cli._main import _read
-from skgems.channels import inspect
-from skgems.federation import Summary
+from skgems.guard import inspect
+from skgems.parties import Summary
 
 pandas = pytest.importorskip("pandas")
 
@@ -154,6 +154,7 @@ def test_a_summary_needs_no_request_to_be_inspected(reply_of_lyon):
         ),
         ("inspect", ["FILE", "--json"]),
         ("combine", ["FOLDER", "--out", "--leave-out", "--public-keys"]),
+        ("evaluate", ["FOLDER", "--out", "--threshold", "--public-keys"]),
         ("inference", ["FOLDER", "--out", "--reference", "--site-intercepts"]),
         ("start", ["FOLDER", "--method", "--nodes", "--set"]),
         ("keys", ["PATH"]),

@@ -29,7 +29,8 @@ from sklearn.linear_model import LogisticRegression
 
 import skgems
 from skgems._cli import main
-from skgems.federation import Summary, sign
+from skgems.guard import sign
+from skgems.parties import Summary
 
 pandas = pytest.importorskip("pandas")
 

@@ -27,8 +27,8 @@ from sklearn.linear_model import LogisticRegression
 
 import skgems
 from skgems._cli import main
-from skgems.channels import inspect
-from skgems.federation import Summary
+from skgems.guard import inspect
+from skgems.parties import Summary
 
 pandas = pytest.importorskip("pandas")
 skops_io = pytest.importorskip("skops.io")

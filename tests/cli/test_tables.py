@@ -17,7 +17,7 @@ from skgems._cli import main
 from skgems._cli._dialects import Dialect
 from skgems._cli._main import _read
 from skgems._cli._tables import read_table
-from skgems.federation import Summary
+from skgems.parties import Summary
 
 pandas = pytest.importorskip("pandas")
 

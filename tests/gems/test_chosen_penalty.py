@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.federation import PenaltyWarning
+from skgems.asking import PenaltyWarning
 from skgems.gems._penalties import DEFAULT_C
 from skgems.local import clear_cache
 from skgems.moments import class_moments, cross_validated_C

@@ -18,10 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import Exchange, GEMSLogisticAggregator, answer
-from skgems.federation import ClassWeightWarning, Message, Nodes, Summary, reply_to
+from skgems.asking import ClassWeightWarning, Message, Nodes
 from skgems.gems import Moments
+from skgems.guard import reply_to
 from skgems.local import Member, class_weight_of, moments
 from skgems.moments import log_losses
+from skgems.parties import Summary
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 

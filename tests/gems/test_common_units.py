@@ -16,11 +16,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.asking import Nodes
 from skgems.datasets import partition_by_label
-from skgems.federation import Agreement, Nodes, reply_to
 from skgems.gems import HiddenLayers, Moments
 from skgems.gems._common_units import number_of_common_units
 from skgems.gems._terms import MergedLayersTerms
+from skgems.guard import Agreement, reply_to
 from skgems.plotting import MatchingDisplay
 from skgems.spaces import draw_common_units
 

@@ -20,11 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PFNMAggregator
-from skgems.federation import (
-    ClassWeightWarning,
-    HeavyTailsWarning,
-    VariancesOnlyWarning,
-)
+from skgems.asking import ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
 from skgems.gems import Moments
 from skgems.moments import _class_moments as moments_module
 

@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PFNMAggregator
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 
 NAMES = ["lyon", "oslo", "paris"]
 RNG = np.random.default_rng(3)

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import Disclosure, GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.federation import _channel as channel_module
+from skgems.asking import _channel as channel_module
 from skgems.gems import Rounds
 from skgems.local import clear_cache
 from skgems.spaces import EmptyIntersectionWarning
@@ -251,7 +251,7 @@ def test_the_likelihood_is_as_steep_as_the_loss_of_the_rows():
     np.testing.assert_allclose(like.value_and_gradient(W)[1], expected, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 def test_a_class_of_which_nothing_is_known_stays_unlikely():
     X, y, nodes = rows("digits")
     # Three rows of class 4 are fewer than a cluster may have.

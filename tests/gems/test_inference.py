@@ -20,8 +20,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skgems import Disclosure, GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.asking import Message, Nodes
 from skgems.datasets import load_penguins
-from skgems.federation import Agreement, Message, Nodes, reply_to
+from skgems.guard import Agreement, reply_to
 
 SITES = np.array(["bonn", "lyon", "nice", "oslo"])
 # One Newton step leaves about the square of the distance, and errors follow from the
@@ -59,7 +60,7 @@ def assert_near(table, theta, covariance, *, near=NEAR, near_errors=NEAR_ERRORS)
     np.testing.assert_allclose(table.bse, errors, rtol=near_errors)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_message_makes_the_table_of_the_pooled_regression(n_classes):
     X, codes, sites = four_sites(n_classes=n_classes)
@@ -75,7 +76,7 @@ def test_a_message_makes_the_table_of_the_pooled_regression(n_classes):
     assert not table.is_approximate
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_words_are_those_of_statsmodels():
     X, codes, sites = four_sites()
     table = fitted(X, codes, sites).inference(X, codes, sites, level=0.9)
@@ -89,7 +90,7 @@ def test_words_are_those_of_statsmodels():
     np.testing.assert_allclose(table.odds_ratios, np.exp(table.params))
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_without_nodes_it_is_approximate_and_has_no_p_values():
     X, codes, sites = four_sites()
     agg = fitted(X, codes, sites)
@@ -108,7 +109,7 @@ def test_without_nodes_it_is_approximate_and_has_no_p_values():
         unpickled.inference(site_intercepts=True)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_units_of_columns_do_not_matter():
     X, codes, sites = four_sites()
     units = np.array([1e-3, 10.0, 1e4])
@@ -120,7 +121,7 @@ def test_units_of_columns_do_not_matter():
     np.testing.assert_allclose(other.zvalues[:3], table.zvalues[:3], rtol=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_contrasts_against_other_classes_add_up():
     X, codes, sites = four_sites(n_classes=3)
     agg = fitted(X, codes, sites)
@@ -132,7 +133,7 @@ def test_contrasts_against_other_classes_add_up():
     np.testing.assert_allclose(tables[1].bse[:4], tables[0].bse[:4])
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_weights_and_groups_have_robust_errors():
     X, codes, sites = four_sites()
     rng = np.random.default_rng(0)
@@ -157,7 +158,7 @@ def test_weights_and_groups_have_robust_errors():
     assert any("groups" in note for note in table.notes)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_sites_may_have_intercepts_of_their_own():
     X, codes, sites = four_sites()
     rng = np.random.default_rng(3)
@@ -228,7 +229,7 @@ def test_a_penalty_has_no_p_values():
     assert any("C=0.05 draws coefficients towards 0" in note for note in table.notes)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_under_the_rule_moments_stand_in_for_what_is_not_told():
     X, codes, sites = four_sites()
     rule = Disclosure()
@@ -265,7 +266,7 @@ def test_separation_by_a_column_of_all_rows_is_an_error():
             agg.inference(*rows)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_of_equal_columns_one_is_left_out_and_no_reference():
     X, codes, sites = four_sites()
     X = np.column_stack([X[:, :2], 2.0 * X[:, 0]])
@@ -428,7 +429,7 @@ def test_a_column_that_is_constant_at_one_site_takes_part():
     assert np.isnan(table.heterogeneity.estimates[nice]).tolist() == [False, True, True]
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 def test_classes_that_the_rule_leaves_out_are_said():
     X, codes, sites = four_sites()
     X = X[:, :2]
@@ -449,7 +450,7 @@ def test_sparse_rows_make_the_same_table():
 
 
 @pytest.mark.filterwarnings("ignore:nodes is not given and nodes share:UserWarning")
-@pytest.mark.filterwarnings("ignore::skgems.federation.SameRowsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.SameRowsWarning")
 def test_nodes_that_share_rows_have_errors_of_the_model():
     X, codes, _ = four_sites()
     X = X[:, :2]
@@ -471,7 +472,7 @@ def test_agreements_name_it_where_there_is_no_penalty():
     assert "inference" not in Agreement.of(of_layers).tasks
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.NodesDisagreeWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.NodesDisagreeWarning")
 def test_what_each_node_adds_is_told_by_models_without_it():
     X, codes, sites = four_sites(2000)
     X, test = X[:, :2], np.arange(2000) >= 1200
@@ -508,7 +509,7 @@ def test_a_class_that_is_lost_with_a_node_has_no_contribution():
 # ---- which rows, and which nodes -----------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.NodesDisagreeWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.NodesDisagreeWarning")
 @pytest.mark.parametrize("site_intercepts", [False, True])
 def test_a_node_that_the_fit_left_out_has_no_part_in_the_table(site_intercepts):
     X, codes, sites = four_sites()
@@ -528,7 +529,7 @@ def test_a_node_that_the_fit_left_out_has_no_part_in_the_table(site_intercepts):
     assert agg.inference().n_rows == is_kept.sum()
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ManyRowsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.ManyRowsWarning")
 def test_a_node_with_far_more_rows_than_others_has_a_part_of_them_in_the_table():
     X, codes, sites = four_sites(4000)
     X = X[:, :2]

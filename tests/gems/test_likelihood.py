@@ -27,9 +27,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, ModelAveragingAggregator
+from skgems.asking import Message
+from skgems.asking import _channel as channel_module
 from skgems.datasets import partition_by_label
-from skgems.federation import Message
-from skgems.federation import _channel as channel_module
 from skgems.gems import Moments, Spaces
 from skgems.local import clear_cache
 from skgems.messages import reply_in
@@ -123,7 +123,7 @@ def test_fewer_moments_cost_a_little(kind):
     ],
     ids=["sgd", "svc", "ridge", "mixed"],
 )
-@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.HeavyTailsWarning")
 def test_kinds_of_nodes(kind):
     X, y, X_test, y_test, nodes = dealt_data("digits", "dirichlet")
     agg = fitted_aggregate(X, y, nodes, kind, n_components=8)
@@ -153,7 +153,7 @@ def test_one_node_and_one_class():
     assert (only.predict(X) == 1).all()
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
     X, y, X_test, y_test = split("iris")
     is_kept = (y != 2) | (np.cumsum(y == 2) <= 3)
@@ -169,7 +169,7 @@ def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
     assert np.abs(agg.coef_).max() < 1e3 and np.abs(agg.intercept_).max() < 1e3
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 def test_where_sums_are_of_one_class_the_models_that_were_sent_are_averaged():
     """Each node tells sums of class 1 alone, and its model knows all three."""
     X, y, X_test, _ = split("wine")

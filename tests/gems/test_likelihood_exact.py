@@ -194,8 +194,8 @@ def test_the_pooled_model_of_sparse_rows_and_of_shared_moments(kind):
     ],
 )
 @pytest.mark.filterwarnings(
-    "ignore::skgems.federation.PenaltyWarning",
-    "ignore::skgems.federation.InterceptWarning",
+    "ignore::skgems.asking.PenaltyWarning",
+    "ignore::skgems.asking.InterceptWarning",
 )
 def test_why_it_is_not_exact(kinds, words):
     X, y, X_test, y_test = split("iris")

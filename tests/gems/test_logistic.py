@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import LinearSVC
 
-from skgems.federation import read_federation
+from skgems.asking import read_federation
 
 # ---- kinds of local estimators ------------------------------------------------
 

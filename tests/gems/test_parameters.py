@@ -16,13 +16,8 @@ from sklearn.neural_network import MLPClassifier
 import skgems
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.channels._methods import from_json
-from skgems.federation import Agreement
-from skgems.gems import (
-    HiddenLayers,
-    Moments,
-    Spaces,
-    with_objects_of_settings,
-)
+from skgems.gems import HiddenLayers, Moments, Spaces, with_objects_of_settings
+from skgems.guard import Agreement
 from skgems.spaces import Accuracy, Ball, Certified, Gram, LogLoss
 
 

@@ -24,14 +24,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator
-from skgems.channels import inspect
-from skgems.federation import (
-    InterceptWarning,
-    Message,
-    PenaltyWarning,
-)
+from skgems.asking import InterceptWarning, Message, PenaltyWarning
 from skgems.gems import Moments, Rounds
 from skgems.gems._penalties import DEFAULT_C, NodePenalty, agreed_penalty
+from skgems.guard import inspect
 from skgems.messages import check_reply, pairs_in
 from skgems.moments import log_losses
 

@@ -10,9 +10,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Summary
 from skgems.gems import Moments
 from skgems.moments import ClassMoments, merge_moments
+from skgems.parties import Summary
 
 N_NODES, CLASSES = 6, ["a", "b", "c", "d"]
 # One cluster a class, which is quick.
@@ -49,7 +49,7 @@ def moments_of(summary):
         for record in summary.message.content["answers"].values()
         if record["task"] == "moments"
     )
-    return ClassMoments.from_arrays(answer["reply"]["moments"])
+    return ClassMoments.from_content(answer["reply"]["moments"])
 
 
 @pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.federation import _channel as channel_module
+from skgems.asking import _channel as channel_module
 from skgems.gems import Spaces
 from skgems.gems._stage import with_all_classes
 from skgems.local import clear_cache, node_space

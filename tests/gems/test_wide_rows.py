@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
-from skgems.channels import inspect
-from skgems.federation import VariancesOnlyWarning
+from skgems.asking import VariancesOnlyWarning
 from skgems.gems import Rounds
+from skgems.guard import inspect
 from skgems.local import clear_cache
 
 D, N_CLASSES, N_NODES = 300, 3, 3

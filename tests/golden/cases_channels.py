@@ -30,20 +30,19 @@ from skgems import (
     PooledAggregator,
     answer,
 )
+from skgems.asking import Message, RowsAlone
 from skgems.averaging import Downpour, Schedule
-from skgems.federation import (
+from skgems.gems import HiddenLayers, Rounds
+from skgems.guard import (
     Agreement,
-    Message,
     NotAgreedError,
-    RowsAlone,
     RowsAskedAgainError,
     RowsChangedError,
-    Summary,
     read_entries,
     reply_to,
 )
-from skgems.gems import HiddenLayers, Rounds
 from skgems.messages import TASKS
+from skgems.parties import Summary
 
 OVERLAPPING, BINARY = digits("overlapping"), digits("binary")
 HOMOGENEOUS, ONE_CLASS = digits("homogeneous"), digits("one class")

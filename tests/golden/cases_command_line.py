@@ -19,7 +19,8 @@ from golden.nodes import message_record, temporary_folder
 from golden.records import fitted_attributes, predictions
 from helpers.accepting import nodes_that_accept_everything
 
-from skgems.federation import Agreement, Message
+from skgems.asking import Message
+from skgems.guard import Agreement
 
 COLUMNS = [f"pixel {k}" for k in range(18, 30)]
 OVERLAPPING = digits("overlapping")

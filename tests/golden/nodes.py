@@ -11,7 +11,8 @@ from golden.data import NAMES, Rows
 from golden.records import plain
 from helpers.accepting import nodes_that_accept_everything
 
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 
 # Golden rows have few of a class at a node. A bound of 1 keeps all of them.
 MIN_ROWS = 5

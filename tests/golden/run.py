@@ -74,7 +74,7 @@ def _remembering(case, results: list):
 
 def keep(returned, folder: Path) -> dict:
     """Write what a case returned; list what was written, with digests of messages."""
-    from skgems.federation import Message
+    from skgems.messages import Message
 
     folder.mkdir(parents=True)
     if isinstance(returned, dict):
@@ -145,7 +145,7 @@ def read_messages(entry: dict, folder: Path) -> dict:
 
 
 def _message(path: Path):
-    from skgems.federation import Message
+    from skgems.messages import Message
 
     return Message.from_bytes(path.read_bytes())
 
@@ -161,7 +161,7 @@ def fit_to_files(entry: dict, folder: Path, folder_here: Path) -> dict:
     """
     from golden.records import predictions
 
-    from skgems.federation import Summary
+    from skgems.parties import Summary
 
     aggregate, X_test = pickle.loads((folder_here / PICKLE).read_bytes())
     names = entry["messages"]

@@ -100,7 +100,7 @@ def test_a_draw_is_of_all_rooms_and_of_the_seed(mutants, tmp_path):
 
 
 def test_the_rooms_are_folders_of_the_package(mutants):
-    assert len(mutants.ROOMS) == 12
+    assert len(mutants.ROOMS) == 14
     assert all((mutants.ROOT / "skgems" / room).is_dir() for room in mutants.ROOMS)
 
 

@@ -11,5 +11,5 @@ from unittest.mock import patch
 @contextmanager
 def nodes_that_accept_everything() -> Iterator[None]:
     """Meanwhile no node asks for a ledger or for an agreement."""
-    with patch("skgems.federation._replying.check_accepted"):
+    with patch("skgems.guard._replying.check_accepted"):
         yield

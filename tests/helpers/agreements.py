@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Agreement, Message, read_entries, reply_to
+from skgems.asking import Message
+from skgems.guard import Agreement, read_entries, reply_to
 from skgems.messages import sealed
 
 

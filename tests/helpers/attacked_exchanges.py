@@ -16,8 +16,9 @@ from sklearn.base import BaseEstimator
 
 import skgems
 from helpers.attacked_tables import Table
+from skgems.asking import Message, Nodes
 from skgems.base import BaseAggregator
-from skgems.federation import Message, Nodes, reply_to
+from skgems.guard import reply_to
 from skgems.moments import ClassMoments
 
 # The rule that holds for what leaves a node by default.
@@ -168,7 +169,7 @@ def replies_with_moments(content: object) -> Iterator[tuple[list, ClassMoments]]
     if not isinstance(content, Mapping):
         return
     if isinstance(content.get("moments"), Mapping):
-        yield list(content["labels"]), ClassMoments.from_arrays(content["moments"])
+        yield list(content["labels"]), ClassMoments.from_content(content["moments"])
         return
     for part in content.values():
         yield from replies_with_moments(part)

@@ -23,12 +23,13 @@ from sklearn.preprocessing import StandardScaler
 from helpers.disclosures import rule_of
 from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator
+from skgems.asking import Message
 from skgems.base import BaseAggregator
-from skgems.federation import Agreement, Message, reply_to
-from skgems.federation._rows import AnyRows, member_of
+from skgems.guard import Agreement, reply_to
 from skgems.local import opened_front
 from skgems.messages import TASKS, TERMS, sealed
 from skgems.moments import ClassMoments
+from skgems.parties._rows import AnyRows, member_of
 
 Ask = Callable[[Message], "dict | None"]
 
@@ -127,7 +128,7 @@ class HonestSummary:
                 classifier, rows.X, rows.y, name="lyon", disclosure=rule_of(min_rows)
             )
         (answer,) = summary.message.content["answers"].values()
-        moments = ClassMoments.from_arrays(answer["reply"]["moments"])
+        moments = ClassMoments.from_content(answer["reply"]["moments"])
         told = summary.message.content["describe"]["rows"]
         return cls(moments=moments, n_rows_by_class=told["moments"], sort=rows.sort)
 

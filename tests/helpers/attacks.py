@@ -62,8 +62,8 @@ from helpers.attacks_by_training import (
 from helpers.disclosures import rule_of
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, ModelAveragingAggregator
 from skgems.base import BaseAggregator
-from skgems.federation import Agreement
 from skgems.gems import Moments
+from skgems.guard import Agreement
 
 # Tasks that no attack is known for, and why.
 WITHOUT_ATTACK = {

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.attacked_exchanges import GroupSums, Told, sums_in_message
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.moments import ClassMoments
 
 # Relative size of what is rounding in a difference of sums.

@@ -7,7 +7,7 @@ import numpy as np
 
 from helpers.attacked_nodes import LABELS, Ask, HonestSummary, no_guesses
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.gems import Spaces
 
 # Slope of a model's logits along the direction, beyond that of any honest model.

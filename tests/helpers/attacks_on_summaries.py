@@ -38,7 +38,7 @@ from helpers.attacks_by_fits import (
 )
 from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator, PooledTransformer
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.gems import Moments
 from skgems.local import TooFewRowsError, opened_front
 from skgems.steps import RandomFeatures

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.messages import TASKS, Field, Table
 from skgems.messages import _fields as fields
 

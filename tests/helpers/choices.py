@@ -12,8 +12,8 @@ from helpers.agreements import trusting_reply
 from helpers.broken import Pair
 from helpers.disclosures import rule_of
 from skgems import GEMSLogisticAggregator, PooledAggregator
+from skgems.asking import Nodes
 from skgems.choice import Candidate, choose_over
-from skgems.federation import Nodes
 
 
 def choice_pairs(X: np.ndarray, y: np.ndarray) -> list[Pair]:

@@ -20,7 +20,8 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import PowerTransformer, SplineTransformer, StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledTransformer
-from skgems.federation import Limits, Message, reply_to
+from skgems.asking import Message
+from skgems.guard import Limits, reply_to
 from skgems.spaces import Gram
 from skgems.steps import RandomFeatures
 

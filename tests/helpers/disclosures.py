@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from skgems import Disclosure
-from skgems.federation import Message
+from skgems.asking import Message
 
 
 def rule_of(min_rows: int) -> Disclosure | None:

@@ -9,7 +9,8 @@ from sklearn.base import clone
 import skgems.channels._flower_server as server_module
 from helpers.disclosures import rule_of
 from helpers.flower import NAMES, node_fields
-from skgems.channels import FlowerNodes, client_app
+from skgems.channels import FlowerNodes
+from skgems.guard import client_app
 
 pytest.importorskip("flwr", exc_type=ImportError)
 from flwr.app import ConfigRecord, Context, Error, RecordDict  # noqa: E402

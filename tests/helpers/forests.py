@@ -19,7 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 from helpers.accepting import nodes_that_accept_everything
 from helpers.disclosures import rule_of
 from skgems import PooledAggregator, PooledTransformer
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 
 NAMES = ["lyon", "paris", "rome"]
 

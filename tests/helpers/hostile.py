@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from sklearn.discriminant_analysis import (
-    LinearDiscriminantAnalysis,
-)
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neighbors import NearestCentroid
@@ -23,6 +21,7 @@ from helpers.broken import Pair, with_value_at
 from helpers.choices import choice_pairs
 from helpers.disclosures import pairs_under_a_rule, rule_of
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
+from helpers.judged import pairs_of_metrics
 from helpers.mutations import mutate_at_random
 from helpers.odds import pair_of_inference
 from helpers.outcomes import check_refusal, limit_time, outcome_of
@@ -36,18 +35,14 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
 )
+from skgems.asking import Message, Nodes
 from skgems.averaging import Downpour
-from skgems.channels import answer as answer_file
-from skgems.federation import (
-    Message,
-    Nodes,
-    Summary,
-    answer,
-    member_of,
-)
 from skgems.gems import Rounds, Spaces
+from skgems.guard import answer as answer_file
 from skgems.local import clear_cache
 from skgems.messages import pairs_in
+from skgems.parties import Summary, member_of
+from skgems.parties import reply_as_message as answer
 from skgems.pfnm import Matching
 from skgems.spaces import Sampled
 from skgems.steps import ColumnsError
@@ -555,7 +550,7 @@ def honest_pairs() -> list[Pair]:
     of_moments = next(pair for pair in pairs if pair.request.task == "moments")
     with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
     pairs.append(Pair(request=of_moments.request, reply=with_tails))
-    pairs.append(pair_of_inference())
+    pairs += [pair_of_inference(), *pairs_of_metrics(*data(120))]
     return pairs + pairs_under_a_rule(pairs)
 
 

@@ -10,8 +10,9 @@ from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from helpers.disclosures import rule_of
 from skgems import GEMSLogisticAggregator, PooledAggregator
+from skgems.asking import Message, Nodes
 from skgems.choice import Candidate
-from skgems.federation import Message, Nodes, reply_to
+from skgems.guard import reply_to
 
 X, Y = load_wine(return_X_y=True)
 Y = np.array(["ant", "bee", "cat"])[Y]

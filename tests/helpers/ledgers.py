@@ -15,7 +15,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Agreement, Message, read_entries, reply_to
+from skgems.asking import Message
+from skgems.guard import Agreement, read_entries, reply_to
 from skgems.messages import sealed
 
 RNG = np.random.RandomState(0)

@@ -23,7 +23,7 @@ from helpers.broken import (
     value_at,
     with_value_at,
 )
-from skgems.federation import Message
+from skgems.asking import Message
 
 # Numbers at the ends of what integers of 32 and 64 bits, and floats, can hold.
 _NUMBERS = (

@@ -8,7 +8,7 @@ from scipy.special import softmax
 from sklearn.dummy import DummyClassifier
 
 from helpers.broken import Pair
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.local import Member
 from skgems.messages import TASKS
 

@@ -8,7 +8,7 @@ import numpy as np
 from helpers.broken import Pair
 from helpers.disclosures import rule_of
 from skgems import survey
-from skgems.federation import Message
+from skgems.asking import Message
 
 
 def pairs_of_surveys() -> list[Pair]:

@@ -9,7 +9,8 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 
 from skgems import PooledTransformer
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 
 
 def table_of_numbers(n_rows=300, missing=False):

@@ -18,15 +18,11 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggregator
-from skgems.federation import (
-    ClassesLeftOutWarning,
-    HeavyTailsWarning,
-    Summary,
-    VariancesOnlyWarning,
-)
+from skgems.asking import HeavyTailsWarning, VariancesOnlyWarning
 from skgems.gems import Moments
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments
+from skgems.parties import ClassesLeftOutWarning, Summary
 
 # More than the 4000 that the factor is fitted to, and enough for four classes.
 N_ROWS = 5000
@@ -73,7 +69,7 @@ def chunked(X, y, held_out=None, *, size=1000):
 def moments_reply(summary):
     """Arrays of the reply about moments by their names, about the origin 0."""
     reply = dict(summary.message.content["answers"]["0"]["reply"])
-    sums = ClassMoments.from_arrays(reply.pop("moments"))
+    sums = ClassMoments.from_content(reply.pop("moments"))
     for name in {"gradient", "gradients"} & set(reply):
         gradient = reply[name].copy()
         gradient[..., :-1, :] += sums.origin[:, None] * gradient[..., -1:, :]
@@ -316,7 +312,7 @@ def test_fewer_rows_than_features_send_roots():
     assert_same_summary(of_chunks, of_rows)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.UnseenClassesWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.UnseenClassesWarning")
 def test_chunks_may_have_a_class_that_the_model_does_not_know():
     X, y = rows()
     is_known = y != "c"
@@ -326,7 +322,7 @@ def test_chunks_may_have_a_class_that_the_model_does_not_know():
     assert_chunks_give_the_same(X, y, clf=clf)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.UnseenClassesWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.UnseenClassesWarning")
 def test_a_model_of_one_class_has_no_factor():
     X, y = rows()
     constant = DummyClassifier(strategy="most_frequent").fit(X[y == "a"], y[y == "a"])
@@ -335,7 +331,7 @@ def test_a_model_of_one_class_has_no_factor():
     assert "factor" not in moments_reply(of_chunks)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassWeightWarning")
+@pytest.mark.filterwarnings("ignore::skgems.asking.ClassWeightWarning")
 @pytest.mark.parametrize("n_components", [1, 16])
 def test_a_fit_on_summaries_of_chunks_is_that_on_summaries_of_rows(n_components):
     X, y = rows()
@@ -365,7 +361,7 @@ def test_a_fit_on_summaries_of_chunks_is_that_on_summaries_of_rows(n_components)
 def test_clusters_of_chunks_have_the_sums_of_all_rows(kind):
     X, y = rows()
     sums_of_chunks, sums_of_rows = (
-        ClassMoments.from_arrays(
+        ClassMoments.from_content(
             summary.message.content["answers"]["0"]["reply"]["moments"]
         )
         for summary in summaries(X, y, n_components=16, moments=kind, disclosure=None)

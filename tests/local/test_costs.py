@@ -31,16 +31,9 @@ from sklearn.preprocessing import (
 import skgems
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PooledTransformer
 from skgems._cli._node import limits_of
-from skgems.channels import answer
-from skgems.federation import (
-    Agreement,
-    LimitError,
-    Limits,
-    Message,
-    NotAgreedError,
-    reply_to,
-)
+from skgems.asking import Message
 from skgems.gems import Moments
+from skgems.guard import Agreement, LimitError, Limits, NotAgreedError, answer, reply_to
 from skgems.local import NodeShape, check_cost, opened_front
 from skgems.messages import sealed
 from skgems.moments import class_moments
@@ -67,7 +60,7 @@ def splines(n_knots: int, degree: int) -> Message:
 
 
 def beside_others() -> Message:
-    sums = class_moments(X, Y, kind="diagonal").as_arrays()
+    sums = class_moments(X, Y, kind="diagonal").as_content()
     content = costly.retrain([4, 6, 3], 3).content
     return Message.of("retrain", **content, columns=np.arange(3), others=sums)
 

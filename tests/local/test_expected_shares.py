@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, combine
-from skgems.federation import ClassWeightWarning
+from skgems.asking import ClassWeightWarning
 from skgems.local import local_model, other_share
 
 NAMES = ["lyon", "paris"]

@@ -12,8 +12,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 from skgems import Disclosure, GEMSMLPAggregator
-from skgems.federation import Agreement, Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
 from skgems.gems import GEMSLogisticAggregator
+from skgems.guard import Agreement, reply_to
 from skgems.local import TooFewRowsError
 from skgems.messages import TASKS, sealed, told_numbers
 

@@ -12,7 +12,7 @@ from helpers.clumps import (
     moments_reply,
 )
 
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.local import seed_of_rows
 from skgems.messages import check_request
 

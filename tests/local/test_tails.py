@@ -13,12 +13,11 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import HeavyTailsWarning, Nodes, reply_to
+from skgems.asking import HeavyTailsWarning, Nodes
 from skgems.gems import Moments
+from skgems.guard import reply_to
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.NodesDisagreeWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.asking.NodesDisagreeWarning")
 NAMES = ["a", "b", "c"]
 # One cluster a class, which is quick.
 AGGREGATOR = GEMSLogisticAggregator(moments=Moments(n_components=1), random_state=0)

@@ -10,14 +10,9 @@ from helpers.tasks import ask
 from sklearn.linear_model import LogisticRegression
 
 from skgems import Disclosure
-from skgems.federation import Message, read_entries
-from skgems.local import (
-    Member,
-    n_told_before,
-    remember_told,
-    ruled,
-    tables_that_hold,
-)
+from skgems.asking import Message
+from skgems.guard import read_entries
+from skgems.local import Member, n_told_before, remember_told, ruled, tables_that_hold
 from skgems.messages import sealed, told_numbers
 
 # 400 rows of 3 columns are 1,200 numbers. The means and products of two classes are 18,

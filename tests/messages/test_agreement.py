@@ -12,13 +12,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, ModelAveragingAggregator
-from skgems.channels import inspect
-from skgems.federation import Agreement
 from skgems.gems import Moments
+from skgems.guard import Agreement, inspect
 from skgems.steps import RandomFeatures
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.ClassesLeftOutWarning",
+    "ignore::skgems.parties.ClassesLeftOutWarning",
     "ignore::sklearn.exceptions.ConvergenceWarning",
 )
 

@@ -11,8 +11,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from skgems import Disclosure, GEMSLogisticAggregator
-from skgems.federation import Agreement, Message, Summary, reply_to
+from skgems.asking import Message
+from skgems.guard import Agreement, reply_to
 from skgems.messages import TASKS, check_reply, says
+from skgems.parties import Summary
 
 RULE = Disclosure(rows=4, cell=2, unknowns=0.25, min_rows=12)
 LAXER = {

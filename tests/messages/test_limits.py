@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from helpers.broken import LEAVES
 
-from skgems.federation import Agreement, Limits, Message
+from skgems.asking import Message
+from skgems.guard import Agreement, Limits
 from skgems.messages import TASKS, signed
 from skgems.messages import _fields as fields
 from skgems.messages import _packing as packing
@@ -51,6 +52,7 @@ WHOLE_NUMBERS = {
     "grow_halves request first.n_trees": (1, 10_000),
     "grow_halves request second.n_trees": (1, 10_000),
     "leaf_counts request n_trees": (1, 10_000),
+    "metrics request model.n_trees": (1, 10_000),
     "leaf_counts request max_depth": (1, 16),
     "leaf_counts request random_state": (0, SEEDS),
     "boost request n_trees": (1, 10_000),

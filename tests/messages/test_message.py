@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from skgems.federation import Message
+from skgems.asking import Message
 
 ARRAYS = {
     "float64": np.array([[0.1, -np.pi], [np.inf, np.nan]]),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.messages import _packing as packing
 from skgems.messages import write_bytes
 

@@ -14,14 +14,10 @@ from sklearn.linear_model import LogisticRegression
 
 import skgems
 from skgems import GEMSLogisticAggregator
-from skgems.federation import (
-    Message,
-    SignatureError,
-    Summary,
-    sign,
-    signing_keys,
-)
+from skgems.asking import Message
 from skgems.gems import Spaces
+from skgems.guard import SignatureError, sign, signing_keys
+from skgems.parties import Summary
 from skgems.spaces import Sampled
 
 pytest.importorskip("cryptography")

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from skgems import EnsembleAggregator
-from skgems.federation import Agreement, Message
+from skgems.asking import Message
+from skgems.guard import Agreement
 from skgems.messages import TERMS, Terms
 
 FRONT = SimpleNamespace(settings={"tree": "scaler"}, most_messages=2)
@@ -47,7 +48,8 @@ def test_the_first_message_holds_method_settings_and_requests(terms_of_sizes):
 def test_an_agreement_counts_what_terms_ask_at_most(terms_of_sizes):
     terms = terms_of_sizes(front=FRONT)
     agreement = Agreement.of_terms(terms, fits=3, n_hidden_layers=2)
-    assert agreement.tasks == {"evaluate": 6, "front": 6, "join": 1}
+    tasks = {"evaluate": 6, "front": 6, "join": 1, "metrics": 1}
+    assert agreement.tasks == tasks
     assert agreement.method == "SizeAggregator"
     assert not agreement.radii
 

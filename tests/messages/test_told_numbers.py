@@ -12,9 +12,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PooledAggregator
-from skgems.channels import Exchange, answer, inspect
+from skgems.channels import Exchange
 from skgems.disclosure import guess_advantage
 from skgems.gems import Moments
+from skgems.guard import answer, inspect
 from skgems.messages import Message, told_in_words
 
 RNG = np.random.default_rng(0)

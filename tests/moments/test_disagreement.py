@@ -17,7 +17,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PooledAggregator
-from skgems.federation import NodesDisagreeWarning, SameRowsWarning
+from skgems.asking import NodesDisagreeWarning, SameRowsWarning
 from skgems.gems import Moments
 
 NAMES = ["lyon", "paris", "nice", "brest"]

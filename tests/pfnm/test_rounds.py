@@ -27,7 +27,7 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from skgems import PFNMAggregator
-from skgems.federation import _channel as channel_module
+from skgems.asking import _channel as channel_module
 from skgems.networks import read_network
 from skgems.pfnm import Matching
 from skgems.pfnm._rounds import with_own_units

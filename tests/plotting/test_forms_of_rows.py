@@ -27,8 +27,8 @@ from skgems import (  # noqa: E402
     PFNMAggregator,
     plotting,
 )
+from skgems.asking import Report  # noqa: E402
 from skgems.datasets import load_penguins  # noqa: E402
-from skgems.federation import Report  # noqa: E402
 from skgems.plotting import SizeAccuracyDisplay, SpacesDisplay  # noqa: E402
 from skgems.spaces import GoodEnoughSpace  # noqa: E402
 

@@ -18,15 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from skgems import PooledAggregator, PooledTransformer
+from skgems.asking import ManyRowsWarning, Message, Nodes
 from skgems.datasets import partition_by_label
-from skgems.federation import (
-    Agreement,
-    ManyRowsWarning,
-    Message,
-    Nodes,
-    NotAgreedError,
-    reply_to,
-)
+from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.messages import TERMS, sealed
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
@@ -345,7 +339,7 @@ def test_no_booster_is_trained_at_a_node(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("A node trains a classifier that nothing uses.")
 
-    monkeypatch.setattr("skgems.federation._simulation._train", refuse)
+    monkeypatch.setattr("skgems.parties._simulation._train", refuse)
     X, y = rows(3)
     nodes = np.arange(len(y)) % 2
     given = PooledAggregator(boosting(max_iter=2)).fit(X, y, nodes=nodes)

@@ -13,8 +13,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import skgems
 from skgems import PooledAggregator
-from skgems.channels import inspect
-from skgems.federation import LimitError, Limits, load_message
+from skgems.guard import LimitError, Limits, inspect
+from skgems.parties import load_message
 from skgems.trees import bytes_of_bins
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")

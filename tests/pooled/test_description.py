@@ -12,7 +12,8 @@ import pytest
 from helpers.disclosures import rule_of
 
 from skgems import Disclosure, describe, survey
-from skgems.federation import Message, Nodes, NotAgreedError, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import NotAgreedError, reply_to
 
 pd = pytest.importorskip("pandas")
 
@@ -195,7 +196,7 @@ def test_a_channel_of_another_agreement_is_not_asked():
     from sklearn.preprocessing import StandardScaler
 
     from skgems import PooledTransformer
-    from skgems.federation import Agreement
+    from skgems.guard import Agreement
 
     agreement = Agreement.of(PooledTransformer(StandardScaler()))
     ledgers = {site: {} for site in set(SITES)}

@@ -10,9 +10,9 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 
 from skgems import PooledAggregator
+from skgems.asking import NodesDisagreeWarning
 from skgems.base import MOST_LISTED
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.federation import NodesDisagreeWarning
 from skgems.pooled import CLASSIFIERS
 
 X, Y = load_digits(return_X_y=True)

@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from skgems import PooledAggregator
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 
 NAMES = ["lyon", "oslo"]
 RNG = np.random.default_rng(0)

@@ -12,7 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledTransformer, combine
-from skgems.federation import Nodes, reply_to
+from skgems.asking import Nodes
+from skgems.guard import reply_to
 
 X = np.random.RandomState(0).standard_normal((60, 3))
 Y = (X[:, 0] > 0).astype(int)

@@ -32,8 +32,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skgems import PooledAggregator, PooledTransformer
+from skgems.asking import ManyRowsWarning
 from skgems.datasets import partition_by_label
-from skgems.federation import ManyRowsWarning
 from skgems.steps import ColumnsError
 
 X, Y = rows()

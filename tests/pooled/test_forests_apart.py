@@ -22,16 +22,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import skgems
 from skgems import PooledAggregator
-from skgems.channels import inspect
-from skgems.federation import (
-    Agreement,
-    LeftOutError,
-    Message,
-    NotAgreedError,
-    TooFewNodesError,
-    reply_to,
-)
-from skgems.federation._derived import check_is_derived
+from skgems.asking import LeftOutError, Message, TooFewNodesError
+from skgems.guard import Agreement, NotAgreedError, inspect, reply_to
+from skgems.guard._derived import check_is_derived
 from skgems.messages import sealed
 from skgems.pooled._terms import PooledTerms
 

@@ -34,11 +34,12 @@ from sklearn.preprocessing import StandardScaler
 
 import skgems
 from skgems import PooledAggregator
-from skgems.channels import inspect
+from skgems.asking import Message, Nodes
 from skgems.channels._methods import as_json, from_json
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.federation import ClassesLeftOutWarning, Message, Nodes, Summary, reply_to
+from skgems.guard import inspect, reply_to
 from skgems.networks import SUMMED
+from skgems.parties import ClassesLeftOutWarning, Summary
 from skgems.pooled import CLASSIFIERS
 
 SHARES = [0.2, 0.3, 0.5]

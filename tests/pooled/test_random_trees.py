@@ -14,7 +14,8 @@ from sklearn.preprocessing import PowerTransformer
 
 import skgems
 from skgems import PooledAggregator, PooledTransformer
-from skgems.federation import Agreement, Message, NotAgreedError, reply_to
+from skgems.asking import Message
+from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.messages import sealed
 from skgems.pooled._terms import PooledTerms
 from skgems.pooled._trees_fit import TreesMethod

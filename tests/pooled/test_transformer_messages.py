@@ -33,16 +33,9 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from skgems import (
-    Disclosure,
-    PooledTransformer,
-)
-from skgems.federation import (
-    Message,
-    NotAgreedError,
-    read_entries,
-    reply_to,
-)
+from skgems import Disclosure, PooledTransformer
+from skgems.asking import Message
+from skgems.guard import NotAgreedError, read_entries, reply_to
 from skgems.local import TooFewRowsError
 from skgems.messages import check_reply
 from skgems.steps import Front, NotPooledError, RandomFeatures, front_of_text

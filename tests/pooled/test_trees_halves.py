@@ -10,8 +10,9 @@ from sklearn.preprocessing import PowerTransformer
 from sklearn.tree import DecisionTreeClassifier
 
 from skgems import PooledAggregator, PooledTransformer
-from skgems.federation import Run, fit_front, halves_of
+from skgems.asking import Run, fit_front
 from skgems.messages import Message
+from skgems.parties import halves_of
 from skgems.pooled import forests_of_halves
 from skgems.steps import Front
 from skgems.trees import Forest, bin_codes, mean_values

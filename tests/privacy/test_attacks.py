@@ -37,8 +37,9 @@ from helpers.attacks_by_training import network_of_node, training_of_planted_lay
 from sklearn.naive_bayes import BernoulliNB
 
 from skgems import GEMSMLPAggregator, PooledAggregator
-from skgems.federation import Agreement, Message
+from skgems.asking import Message
 from skgems.gems._terms import LinearTerms, MergedLayersTerms
+from skgems.guard import Agreement
 from skgems.messages import TASKS
 
 N_ROWS = 100  # of the node that is attacked
@@ -89,9 +90,9 @@ def test_every_task_has_an_attack_or_a_reason_why_it_has_none():
     attacked_tasks = {task for attack in ATTACKS for task in attack.tasks}
     # Attacks by thresholds find values and no rows, and have tests of their own; those
     # by trees are in test_grown_trees.py, those by sums for standard errors in
-    # test_rows_of_information.py.
+    # test_rows_of_information.py, those by scores in bins in test_rows_of_metrics.py.
     attacked_tasks |= {"class_sums", "leaf_counts", "grow", "grow_halves", "boost"}
-    attacked_tasks |= {"inference"}
+    attacked_tasks |= {"inference", "metrics"}
     assert attacked_tasks | WITHOUT_ATTACK.keys() == TASKS.keys()
     assert not attacked_tasks & WITHOUT_ATTACK.keys()
 

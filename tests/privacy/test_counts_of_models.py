@@ -8,7 +8,8 @@ import pytest
 from helpers.attacks_by_counts import Thresholds, models_above, row_of_counts
 
 from skgems import Disclosure, GEMSLogisticAggregator
-from skgems.federation import Agreement, Message, reply_to
+from skgems.asking import Message
+from skgems.guard import Agreement, reply_to
 from skgems.messages import sealed
 
 N_FEATURES = 3

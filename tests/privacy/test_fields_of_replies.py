@@ -17,7 +17,8 @@ from skgems.messages import TASKS
 # "model": what the node's own classifier is.
 # "counts": numbers of rows or of their weights, of classes of min_rows or more.
 # "sums": sums of rows with the weights of the rule, with leverages below its bound.
-# "score": how many rows a model predicts correctly, in steps of min_rows, or its loss.
+# "score": how many rows a model predicts correctly, in steps of min_rows, or its loss;
+# how many have scores within bins, how well scores tell classes apart, in steps.
 # "tails": a power of two that says how far out rows are.
 # "within": replies that are checked by themselves.
 # "consent": more than the rule lets be told, by consent.
@@ -70,6 +71,18 @@ RULES = {
     },
     "judge": {"n_rows": "counts", "right": "score", "losses": "score"},
     "leaf_counts": {"labels": "nothing", "counts": "counts"},
+    "metrics": {
+        "labels": "nothing",
+        "n_rows": "counts",
+        "auc": "score",
+        "true_positives": "score",
+        "false_positives": "score",
+        "slope": "score",
+        "intercept": "score",
+        "positives": "score",
+        "negatives": "score",
+        "own": "score",
+    },
     "moments": {
         "labels": "nothing",
         "n_rows": "counts",

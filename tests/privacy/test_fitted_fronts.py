@@ -21,11 +21,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import (
-    KBinsDiscretizer,
-    SplineTransformer,
-    StandardScaler,
-)
+from sklearn.preprocessing import KBinsDiscretizer, SplineTransformer, StandardScaler
 
 from skgems import (
     Disclosure,
@@ -33,7 +29,8 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
 )
-from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.steps import Front, RandomFeatures
 
 BOUNDS = (-20.0, 20.0)

@@ -25,14 +25,10 @@ from sklearn.ensemble import (
 from sklearn.preprocessing import PowerTransformer
 
 from skgems import PooledAggregator, PooledTransformer
-from skgems.federation import (
-    Agreement,
-    Message,
-    NotAgreedError,
-    halves_of,
-    reply_to,
-)
+from skgems.asking import Message
+from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.messages import sealed
+from skgems.parties import halves_of
 from skgems.pooled._trees_terms import BoostingTerms, ForestTerms, RandomTreesTerms
 from skgems.tasks import unpacked_leaf_counts, unpacked_sums
 from skgems.trees import (

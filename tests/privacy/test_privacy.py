@@ -10,10 +10,11 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator, answer
-from skgems.federation import ClassesLeftOutWarning, Message
+from skgems.asking import Message
 from skgems.gems import Moments, Spaces
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
+from skgems.parties import ClassesLeftOutWarning
 from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
 from skgems.spaces._margins import Margins
 
@@ -48,7 +49,7 @@ def answer_to(summary, task):
 
 def moments_of(summary):
     """The class moments of a summary."""
-    return ClassMoments.from_arrays(answer_to(summary, "moments")["reply"]["moments"])
+    return ClassMoments.from_content(answer_to(summary, "moments")["reply"]["moments"])
 
 
 def forty_other_threes(X):
@@ -205,7 +206,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("task", REQUESTS)
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 def test_no_reply_depends_on_a_class_of_few_rows(task, tmp_path):
     X, y = digits_of({1: 3, 3: 12, 8: 60})
     clf = LogisticRegression(max_iter=2000).fit(X / 16, y)
@@ -252,7 +253,7 @@ def test_rows_that_only_score_do_not_count_for_min_rows():
         agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
 def test_no_count_is_sent_below_min_rows(kind):
     _, _, summary = summary_of_digits(
@@ -281,7 +282,7 @@ def with_common_values(X, y):
     return X
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
 def test_a_space_less_the_moments_does_not_reveal_a_small_class(geometry):
     X, y, summary = summary_of_digits(
@@ -299,7 +300,7 @@ def test_a_space_less_the_moments_does_not_reveal_a_small_class(geometry):
         np.testing.assert_allclose(space["metric_mean"], of_others.mean(axis=0))
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 def test_a_fit_on_a_summary_without_small_classes_is_that_on_rows():
     X, y, summary = summary_of_digits(
         {1: 4, 3: 20, 8: 40},

@@ -20,15 +20,9 @@ from helpers.attacked_tables import Table, attacked_table
 from sklearn.preprocessing import StandardScaler
 
 from skgems import Disclosure, GEMSLogisticAggregator
-from skgems.federation import (
-    Agreement,
-    Message,
-    Nodes,
-    NotAgreedError,
-    reply_to,
-    signing_keys,
-)
+from skgems.asking import Message, Nodes
 from skgems.gems import Moments
+from skgems.guard import Agreement, NotAgreedError, reply_to, signing_keys
 from skgems.messages import public_key_of, sealed
 from skgems.steps import Front
 

@@ -47,15 +47,11 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledAggregator, combine
-from skgems.federation import (
-    Agreement,
-    ClassesLeftOutWarning,
-    Message,
-    RowsAskedAgainError,
-    reply_to,
-)
+from skgems.asking import Message
 from skgems.gems import Moments
+from skgems.guard import Agreement, RowsAskedAgainError, reply_to
 from skgems.messages import NotAgreedError, sealed
+from skgems.parties import ClassesLeftOutWarning
 
 
 def iris_rows() -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 from helpers.disclosures import rule_of
 
 from skgems import Disclosure, PooledAggregator, survey
-from skgems.federation import reply_to
+from skgems.guard import reply_to
 from skgems.messages import Message
 from skgems.moments import ClassMoments
 
@@ -118,7 +118,7 @@ def test_groups_of_a_column_beside_means_of_classes_tell_no_row():
     largest = X[:41, 0].max()
     summary = PooledAggregator().summarize(None, X, y, name="lyon")
     (told,) = summary.message.content["answers"].values()
-    moments = ClassMoments.from_arrays(told["reply"]["moments"])
+    moments = ClassMoments.from_content(told["reply"]["moments"])
     of_class = float((moments.means + moments.origin)[0, 0])
     assert moments.counts.tolist() == [41.0, 39.0]  # no weight was lowered
 
@@ -129,7 +129,7 @@ def test_groups_of_a_column_beside_means_of_classes_tell_no_row():
     assert abs(claims[1] - largest) > 0.01
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 @pytest.mark.parametrize("is_asked_for", [False, True], ids=["file", "channel"])
 def test_a_row_of_a_class_that_is_left_out_is_in_no_mean(is_asked_for):
     """A model is told sums of the other classes alone: the rest would be this row."""
@@ -142,7 +142,7 @@ def test_a_row_of_a_class_that_is_left_out_is_in_no_mean(is_asked_for):
     columns = message.content["columns"].values()
     summary = PooledAggregator().summarize(None, X, y, name="lyon")
     (told,) = summary.message.content["answers"].values()
-    moments = ClassMoments.from_arrays(told["reply"]["moments"])
+    moments = ClassMoments.from_content(told["reply"]["moments"])
     total = moments.counts.sum()
     sums = moments.counts @ (moments.means + moments.origin)
     claim = (total + 1.0) * np.array([each["mean"] for each in columns]) - sums

@@ -36,8 +36,9 @@ from skgems import (  # noqa: E402
     PooledTransformer,
     answer,
 )
+from skgems.asking import Message, Nodes  # noqa: E402
 from skgems.datasets import partition_by_label  # noqa: E402
-from skgems.federation import Message, Nodes, reply_to  # noqa: E402
+from skgems.guard import reply_to  # noqa: E402
 from skgems.networks import read_network  # noqa: E402
 from skgems.steps import Backbone, Front  # noqa: E402
 from skgems.steps._backbone import head_of  # noqa: E402

@@ -8,7 +8,8 @@ import pytest
 from sklearn.preprocessing import OneHotEncoder
 
 from skgems import GEMSLogisticAggregator, PooledTransformer, combine, describe, survey
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 from skgems.steps import auto_front
 
 pandas = pytest.importorskip("pandas")

@@ -20,7 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledTransformer, combine
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 

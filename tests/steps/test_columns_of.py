@@ -17,7 +17,8 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from skgems import PooledTransformer
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 from skgems.steps import ColumnsOf, Front, NotPooledError, auto_front
 
 NODES = np.array(["lyon", "oslo", "rome"])

@@ -29,8 +29,8 @@ from sklearn.preprocessing import (
 )
 
 from skgems import Disclosure
+from skgems.asking import fit_front
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.federation import fit_front
 from skgems.steps import Front
 
 QUANTILES = {"encode": "onehot-dense", "strategy": "quantile"}

@@ -31,12 +31,11 @@ from skgems import (
     answer,
     combine,
 )
-from skgems.federation import Message, Nodes, reply_to
+from skgems.asking import Message, Nodes
+from skgems.guard import reply_to
 from skgems.steps import DocumentFront, NotPooledError, front_of_content
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.NodesDisagreeWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.asking.NodesDisagreeWarning")
 
 
 def hashing_vectorizer():

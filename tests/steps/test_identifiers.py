@@ -18,16 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, RobustScaler, StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledTransformer
+from skgems.asking import Message, Nodes
 from skgems.datasets import load_penguins
-from skgems.federation import (
-    Agreement,
-    IdentifierWarning,
-    Message,
-    Nodes,
-    NotAgreedError,
-    reply_to,
-)
+from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.messages import check_reply, check_request, says
+from skgems.parties import IdentifierWarning
 from skgems.steps import (
     DESCRIBES,
     IDENTIFIES,

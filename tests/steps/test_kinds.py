@@ -28,7 +28,8 @@ from sklearn.preprocessing import (
 )
 
 from skgems import PooledTransformer
-from skgems.federation import Message, fit_front, reply_to
+from skgems.asking import Message, fit_front
+from skgems.guard import reply_to
 from skgems.steps import KINDS, Front, Kind
 from skgems.steps._kind import EXTREMES
 from skgems.steps._statistics import STATISTICS

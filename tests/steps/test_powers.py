@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from skgems import PooledAggregator, PooledTransformer
-from skgems.federation import Message
+from skgems.asking import Message
 
 GRID = np.linspace(-2, 4, 25)
 METHODS = {"box-cox": boxcox_llf, "yeo-johnson": yeojohnson_llf}

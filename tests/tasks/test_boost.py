@@ -12,14 +12,9 @@ from helpers.rules import assert_outcome
 from helpers.tasks import LABELS, ask, make_member
 
 import skgems.tasks._boost
-from skgems.federation import LimitError, Limits, reply_to
+from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import Message, check_reply, check_request
-from skgems.tasks._boost import (
-    BoostReply,
-    BoostRequest,
-    packed_sums,
-    unpacked_sums,
-)
+from skgems.tasks._boost import BoostReply, BoostRequest, packed_sums, unpacked_sums
 from skgems.trees import (
     N_BINS,
     SCALE,

@@ -10,7 +10,7 @@ from helpers.tasks import ask, make_member
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import read_federation
+from skgems.asking import read_federation
 from skgems.tasks._counts import CountsReply
 
 COUNTS = {"labels": ["b", "a"], "counts": np.array([10, 30])}

@@ -24,7 +24,8 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import NearestCentroid
 
 from skgems import Disclosure
-from skgems.federation import Message, reply_to
+from skgems.asking import Message
+from skgems.guard import reply_to
 from skgems.local import Member
 from skgems.messages import check_reply
 from skgems.moments import TemperatureSearch

@@ -11,7 +11,7 @@ from helpers.disclosures import rule_of
 from helpers.rules import assert_outcome
 from helpers.tasks import LABELS, ask, make_member
 
-from skgems.federation import LimitError, Limits, reply_to
+from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import TASKS, Message, check_reply, check_request
 from skgems.tasks._grow import GrowReply
 from skgems.trees import (

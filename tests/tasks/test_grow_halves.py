@@ -10,9 +10,11 @@ from helpers.forests import NAMES, rows
 from helpers.tasks import ask
 from sklearn.preprocessing import PowerTransformer
 
-from skgems.federation import LimitError, Limits, fit_front, halves_of, reply_to
+from skgems.asking import fit_front
+from skgems.guard import LimitError, Limits, reply_to
 from skgems.local import Member
 from skgems.messages import Message, check_reply, check_request, says
+from skgems.parties import halves_of
 from skgems.steps import Front
 from skgems.trees import N_BINS, packed_counts, unpacked_counts
 

@@ -10,12 +10,10 @@ from scipy.special import log_softmax
 from sklearn.datasets import make_blobs
 
 from skgems import GEMSLogisticAggregator, PooledAggregator
-from skgems.federation import (
-    Message,
-    halves_of,
-    reply_to,
-)
+from skgems.asking import Message
+from skgems.guard import reply_to
 from skgems.moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS
+from skgems.parties import halves_of
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 

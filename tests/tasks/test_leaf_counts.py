@@ -12,7 +12,7 @@ from helpers.rules import assert_outcome
 from helpers.tasks import LABELS, ask, make_member
 from scipy.sparse import csr_matrix
 
-from skgems.federation import LimitError, Limits, reply_to
+from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import TASKS, Message, check_reply, check_request
 from skgems.tasks import unpacked_leaf_counts
 from skgems.tasks._leaf_counts import LeafCountsReply

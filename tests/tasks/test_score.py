@@ -12,7 +12,8 @@ from helpers.tasks import LABELS, ask, make_member, make_model
 from sklearn.metrics import accuracy_score, log_loss
 
 from skgems import Disclosure
-from skgems.federation import Message, reply_to
+from skgems.asking import Message
+from skgems.guard import reply_to
 from skgems.networks import linear_logits
 from skgems.spaces import Accuracy, LogLoss
 from skgems.tasks._score import ScoreReply

@@ -19,10 +19,11 @@ from helpers.tasks import (
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from skgems.federation import Message, answer
+from skgems.asking import Message
 from skgems.local import Member, node_space
 from skgems.moments import SMALLEST
 from skgems.networks import LayersBelow
+from skgems.parties import reply_as_message as answer
 from skgems.spaces import (
     Accuracy,
     Ellipsoid,
@@ -32,7 +33,7 @@ from skgems.spaces import (
     as_criterion,
     as_geometry,
 )
-from skgems.tasks._space import SpaceReply as SpaceContent
+from skgems.tasks._space_fields import SpaceReply as SpaceContent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,12 @@ from helpers.disclosures import rule_of
 from helpers.ledgers import CLF, X, Y, answer, log_of
 
 from skgems import GEMSLogisticAggregator, survey
-from skgems.federation import Agreement, Message, NotAgreedError, reply_to
+from skgems.asking import Message
 from skgems.gems import Moments
+from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.local import TooFewRowsError
 from skgems.messages import check_reply, sealed
-from skgems.pooled._description import DescriptionTerms
+from skgems.pooled._terms import DescriptionTerms
 
 REQUEST = Message.of("survey")
 

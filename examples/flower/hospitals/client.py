@@ -10,7 +10,7 @@ import joblib
 import numpy as np
 
 from skgems import Disclosure
-from skgems.channels import client_app
+from skgems.guard import client_app
 
 
 def load(context):

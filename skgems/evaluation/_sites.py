@@ -1,0 +1,90 @@
+"""An evaluation of all nodes, made of what each tells of each class."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._judging import ToldOfClass, judged_classes, total_of_class
+from ._metrics import Evaluation, SiteMetrics
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ToldOfNode:
+    """What a node tells of a model, and of its own."""
+
+    name: str
+    n_rows: Sequence[float]  # (n_classes,), the rows that judge
+    classes: Sequence[ToldOfClass]  # those that are judged, in their order
+    own: Sequence[ToldOfClass] | None = None
+    min_rows: int = 1
+
+
+def evaluation_of(
+    told: Sequence[ToldOfNode],
+    *,
+    classes: list,
+    threshold: float | None,
+    total: ToldOfNode | None = None,
+) -> Evaluation:
+    """Make the metrics of all nodes; ``total`` is there if all rows are here."""
+    if total is None:
+        total = ToldOfNode(
+            name="all",
+            n_rows=np.sum([node.n_rows for node in told], axis=0).tolist(),
+            classes=[
+                total_of_class([node.classes[place] for node in told])
+                for place in range(len(judged_classes(len(classes))))
+            ],
+        )
+    sites = {}
+    for node in told:
+        support = dict(zip(classes, node.n_rows, strict=True))
+        local = None
+        if node.own is not None:
+            local = _site(node.name, support, node.own)
+        sites[node.name] = _site(node.name, support, node.classes, local=local)
+    return Evaluation(
+        classes=classes,
+        positive=classes[1] if len(classes) == 2 else None,
+        threshold=threshold,
+        sites=sites,
+        total=_site(None, dict(zip(classes, total.n_rows, strict=True)), total.classes),
+        min_rows={node.name: node.min_rows for node in told},
+    )
+
+
+def _site(
+    name: str | None,
+    support: Mapping,
+    told: Sequence[ToldOfClass],
+    *,
+    local: SiteMetrics | None = None,
+) -> SiteMetrics:
+    labels = list(support)
+    judged = [labels[k] for k in judged_classes(len(labels))]
+    return SiteMetrics(
+        node=name,
+        support=support,
+        accuracy=_accuracy(told),
+        by_class={
+            label: part.metrics(label) for label, part in zip(judged, told, strict=True)
+        },
+        local=local,
+    )
+
+
+def _accuracy(told: Sequence[ToldOfClass]) -> float:
+    """Return the share of rows that are right; NaN where some class is not told."""
+    if len(told) == 1:
+        (part,) = told
+        right = [
+            (part.true_positives, part.n_positive),
+            (part.n_negative - part.false_positives, part.n_negative),
+        ]
+    else:
+        right = [(part.true_positives, part.n_positive) for part in told]
+    n_rows = sum(n_rows for _, n_rows in right)
+    if not n_rows:
+        return np.nan
+    return float(sum(n_right for n_right, n_rows in right if n_rows) / n_rows)
