@@ -111,7 +111,7 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict | None:
     patched = nullcontext()
     if cell.integer is not None:
         n_features = most_features(X[rows], y[rows], nodes[rows], cell.integer)
-        place = "skgems.candidates._candidates._FEATURES_UNDER_RULE"
+        place = "skgems.ensembles._candidates._FEATURES_UNDER_RULE"
         patched = mock.patch(place, (n_features,) if n_features else ())
     with patched:
         chosen, seconds = time_call(lambda: combine(channel, random_state=cell.seed))

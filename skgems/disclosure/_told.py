@@ -335,18 +335,8 @@ class _Teller:
         left = np.flatnonzero(~has_own[rows.codes])
         if len(left):
             shared = rows.some(left)
-            n_means = len(np.unique(shared.codes)) * n_columns
-            of_shared = self._holding_weights(
-                shared.design(shared.codes),
-                shared.weights,
-                n_others=n_means + self._n_before(shared),
-                # Beside others only columns were counted that differ from these: codes
-                # sum to one, so that the last of them tells nothing more.
-                is_counted=self.kind == "shared",
-            )
-            if of_shared is None:
-                of_shared, is_in_block, is_mean_only = self._block_step(shared)
-            elif self._shared_clusters_hold(shared):
+            of_shared, is_in_block, is_mean_only = self._shared_step(shared)
+            if is_in_block.all() and self._shared_clusters_hold(shared):
                 has_clusters[np.unique(shared.codes)] = True
             weights[left] = of_shared
         return Told(
@@ -486,6 +476,21 @@ class _Teller:
             n_others=rows.X.shape[1] + self._n_before(rows),
         )
         return None if weights is None else (False, weights)
+
+    def _shared_step(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what `_block_step` does, of a block of all columns if these hold."""
+        n_columns = rows.X.shape[1]
+        weights = self._holding_weights(
+            rows.design(rows.codes),
+            rows.weights,
+            n_others=len(np.unique(rows.codes)) * n_columns + self._n_before(rows),
+            # Beside others only columns were counted that differ from these: codes sum
+            # to one, so that the last of them tells nothing more.
+            is_counted=self.kind == "shared",
+        )
+        if weights is None:
+            return self._block_step(rows)
+        return weights, np.ones(n_columns, dtype=bool), np.zeros(n_columns, dtype=bool)
 
     def _shared_clusters_hold(self, rows: Rows) -> bool:
         """Report whether classes that share a scatter may tell means of clusters.
