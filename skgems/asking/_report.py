@@ -2,26 +2,41 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import MOST_LISTED, check_no_label_missing, shortened, versions
+from ..base import (
+    MOST_LISTED,
+    Definitions,
+    Page,
+    Paragraph,
+    Points,
+    ResultMixin,
+    check_no_label_missing,
+    filled,
+    shortened,
+    versions,
+)
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
 from ..local import indices_of, local_model
-from ..messages import ROUNDING, TASKS, WIDTH, printable
+from ..messages import ROUNDING, TASKS
 from ..moments import ROUNDING_OF_SUMS
 from ..parties import Summary, rows_of_nodes, shown_labels
 from ._evaluating import (
     EvaluateMixin,
     check_labels_of_rows,
     named_members,
+)
+from ._report_tables import (
+    HEADS,
+    lines_of_table,
+    table_of_columns,
+    title_of_column,
 )
 from ._withheld import withheld_in_words
 
@@ -30,32 +45,10 @@ if TYPE_CHECKING:  # pandas is an extra
 
 # Accuracy that a node loses before it is told of: differences of a few rows are chance.
 _LOSES = 0.02
-# Columns of the table of nodes, in their order, with the two lines of their heads.
-_HEADS: Mapping[str, tuple[str, str]] = {
-    "node": ("", "node"),
-    "rows": ("", "rows"),
-    "classes": ("classes of", "local model"),
-    "local_accuracy": ("accuracy of", "local model"),
-    "aggregate_accuracy": ("accuracy of", "aggregate"),
-    "largest_class": ("share of", "largest class"),
-    "gain": ("accuracy", "gain"),
-    "log_loss": ("log-loss", "(nats)"),
-    "in_good_enough_space": ("in good-", "enough space"),
-    "min_rows": ("", "min_rows"),
-    "bytes": ("sent", "(bytes)"),
-    "counted": ("rows that", "count"),
-    "spread": ("", "spread"),
-    "far": ("", "far"),
-    "shown": ("", "shown"),
-    "left_out_by": ("left", "out by"),
-    # Of the table of classes.
-    "class": ("", "class"),
-    "known_by": ("", "nodes that know it"),
-}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Report(ResultMixin):
     """The outcome of a fit; it prints as tables, also in a notebook.
 
     Attributes
@@ -159,61 +152,48 @@ class Report:
     def __str__(self) -> str:
         lines = [
             self.method,
-            *_lines_of_table(self.nodes),
+            *lines_of_table(self.nodes),
             "",
-            *_lines_of_table(self.classes),
+            *lines_of_table(self.classes),
             "",
         ]
         for name, meaning in self.legend.items():
-            lines.append(_filled(f"{_title(name)}: {meaning}"))
+            lines.append(filled(f"{title_of_column(name)}: {meaning}"))
         if self.legend:
             lines.append("")
         sentences = [*self._sentences, *(f"Doubt: {doubt}" for doubt in self.doubts)]
-        lines += [_filled(sentence) for sentence in sentences]
+        lines += [filled(sentence) for sentence in sentences]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        """The page that a notebook shows."""
-        legend = "".join(
-            f"<dt>{escape(_title(name))}</dt><dd>{escape(meaning)}</dd>"
-            for name, meaning in self.legend.items()
-        )
-        page = (
-            f"<h3>{escape(self.method)}</h3>{_html_of_table(self.nodes)}"
-            f"<dl>{legend}</dl>{_html_of_table(self.classes)}"
-            f"<p>{escape(self._in_one_paragraph)}</p>"
-        )
-        if not self.doubts:
-            return page
-        doubts = "".join(f"<li>{escape(doubt)}</li>" for doubt in self.doubts)
-        return f"{page}<p>Reasons for doubt:</p><ul>{doubts}</ul>"
+    def _page(self) -> Page:
+        meanings = {title_of_column(name): text for name, text in self.legend.items()}
+        definitions = Definitions(heading="What the columns mean", meanings=meanings)
+        parts = [
+            table_of_columns(self.nodes),
+            *([definitions] if meanings else []),
+            table_of_columns(self.classes),
+            Paragraph(text=self._in_one_paragraph),
+        ]
+        if self.doubts:
+            parts.append(Points(heading="Reasons for doubt", sentences=self.doubts))
+        return Page(title=self.method, parts=parts)
 
     def to_markdown(self) -> str:
         """Return the report in Markdown."""
         legend = [
-            f"- {_title(name)}: {meaning}" for name, meaning in self.legend.items()
+            f"- {title_of_column(name)}: {meaning}"
+            for name, meaning in self.legend.items()
         ]
         doubts = [f"- {doubt}" for doubt in self.doubts] or ["- Nothing was noticed."]
         paragraphs = [
-            _markdown_of_table(self.nodes),
+            table_of_columns(self.nodes).markdown(),
             "\n".join(legend),
-            _markdown_of_table(self.classes),
+            table_of_columns(self.classes).markdown(),
             self._in_one_paragraph,
             "Reasons for doubt:",
             "\n".join(doubts),
         ]
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
-
-
-def _filled(sentence: str) -> str:
-    """Return lines of a sentence, in which no word and no name is cut."""
-    return fill(
-        printable(sentence),
-        width=WIDTH,
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
@@ -280,7 +260,7 @@ class ReportMixin(EvaluateMixin):
         columns["gain"] = _gains(columns)
         columns_with_values = {
             name: columns[name]
-            for name in _HEADS
+            for name in HEADS
             if any(value is not None for value in columns.get(name, ()))
         }
         classes = _classes_by_node(self, seen_classes)
@@ -762,60 +742,3 @@ def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]
             f"{outside[:MOST_LISTED]}."
         )
     return doubts
-
-
-def _title(name: str) -> str:
-    """The head of a column in one line."""
-    first, second = _HEADS[name]
-    if not first or first.endswith("-"):
-        return f"{first}{second}"
-    return f"{first} {second}"
-
-
-def _cell(value: object) -> str:
-    """A value of a table as text that can be printed."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return printable(f"{value}")
-
-
-def _rows_of_cells(columns: Mapping[str, Iterable]) -> list[list[str]]:
-    """The table row by row, with the row of titles first."""
-    titles = [_title(name) for name in columns]
-    rows = zip(*columns.values(), strict=True)
-    return [titles, *([_cell(value) for value in row] for row in rows)]
-
-
-def _lines_of_table(columns: Mapping[str, Iterable]) -> list[str]:
-    heads = [list(lines) for lines in zip(*map(_HEADS.get, columns), strict=True)]
-    rows = [*heads, *_rows_of_cells(columns)[1:]]
-    if not any(rows[0]):  # no head has two lines
-        del rows[0]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(padded).rstrip())
-    return lines
-
-
-def _html_of_table(columns: Mapping[str, Iterable]) -> str:
-    titles, *rows = _rows_of_cells(columns)
-    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = ""
-    for row in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        body += f"<tr>{cells}</tr>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _markdown_of_table(columns: Mapping[str, Iterable]) -> str:
-    titles, *rows = [
-        [cell.replace("|", "\\|") for cell in row] for row in _rows_of_cells(columns)
-    ]
-    rule = ["---"] * len(columns)
-    return "\n".join(f"| {' | '.join(row)} |" for row in [titles, rule, *rows])

@@ -201,7 +201,7 @@ class Definitions:
 
     def html(self) -> str:
         items = "".join(
-            f"<li><b>{escape(printable(name))}</b>: {escape(printable(text))}</li>"
+            f"<li><strong>{escape(printable(name))}</strong>: {escape(printable(text))}</li>"
             for name, text in self.meanings.items()
         )
         return _html_list(self.heading, items)

@@ -620,7 +620,7 @@ def test_a_legend_is_in_every_form_of_a_report(aggregator_with_spaces, tmp_path)
     text = " ".join(str(report).split())
     for sentence in report.legend.values():
         assert f": {sentence}" in text
-        assert f"<dd>{escape(sentence)}</dd>" in report._repr_html_()
+        assert f"</strong>: {escape(sentence)}</li>" in report._repr_html_()
         assert f": {sentence}" in report.to_markdown()
     aggregator_with_spaces.model_card(tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text(encoding="utf-8")

@@ -106,6 +106,7 @@ def results_of_50_nodes():
         "Intersection": intersect(spaces),
         "Limits": Limits(),
         "Message": summary.message,
+        "Report": agg.report(X, y, nodes),
         "Summary": summary,
         "history_": agg.history_,
         "node_scores_": agg.node_scores_,
@@ -115,8 +116,8 @@ def results_of_50_nodes():
 
 NAMES = [
     *("Agreement", "Candidates", "Choice", "Description", "GoodEnoughSpace"),
-    *("Heterogeneity", "Inference", "Intersection", "Limits", "Message", "Summary"),
-    *("history_", "node_scores_", "trust_"),
+    *("Heterogeneity", "Inference", "Intersection", "Limits", "Message", "Report"),
+    *("Summary", "history_", "node_scores_", "trust_"),
 ]
 
 
