@@ -100,7 +100,7 @@ def exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
         folder,
         public_keys={name: _key(args.public_keys, name) for name in nodes},
         private_key=args.key,
-        report=bool(args.report),
+        report=bool(args.report or args.card),
     )
 
 
@@ -202,6 +202,9 @@ def print_report(
         page = f"{_HEAD}{report._repr_html_()}\n"
         write_bytes(args.report, page.encode("utf-8"), mode=0o644)
         print(f"Report written to {args.report}.")
+    if args.card:
+        fitted.model_card(args.card)
+        print(f"Model card written to {args.card}. Fill in its parts 'To fill in'.")
 
 
 def parameter(text: str) -> tuple[str, object]:

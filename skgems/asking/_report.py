@@ -19,14 +19,14 @@ from ..base import (
     check_no_label_missing,
     filled,
     shortened,
-    versions,
 )
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
+from ..evaluation import doubts_about_accuracies, doubts_about_gains
 from ..local import indices_of, local_model
 from ..messages import ROUNDING, TASKS
-from ..moments import ROUNDING_OF_SUMS
 from ..parties import Summary, rows_of_nodes, shown_labels
+from ._card import card_of
 from ._evaluating import (
     EvaluateMixin,
     check_labels_of_rows,
@@ -42,9 +42,6 @@ from ._withheld import withheld_in_words
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
-
-# Accuracy that a node loses before it is told of: differences of a few rows are chance.
-_LOSES = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -140,13 +137,19 @@ class Report(ResultMixin):
         return sentence
 
     @property
+    def meanings(self) -> dict[str, str]:
+        """Return the legend by the heads that are shown."""
+        return {title_of_column(name): text for name, text in self.legend.items()}
+
+    @property
     def _sentences(self) -> list[str]:
         """List what is said of all nodes together, beside doubts."""
         sentences = [self.sent, self.columns, self.proof, self.withheld]
         return [sentence for sentence in sentences if sentence]
 
     @property
-    def _in_one_paragraph(self) -> str:
+    def in_one_paragraph(self) -> str:
+        """Return what is said of all nodes together, beside doubts."""
         return " ".join(self._sentences)
 
     def __str__(self) -> str:
@@ -157,8 +160,8 @@ class Report(ResultMixin):
             *lines_of_table(self.classes),
             "",
         ]
-        for name, meaning in self.legend.items():
-            lines.append(filled(f"{title_of_column(name)}: {meaning}"))
+        for title, meaning in self.meanings.items():
+            lines.append(filled(f"{title}: {meaning}"))
         if self.legend:
             lines.append("")
         sentences = [*self._sentences, *(f"Doubt: {doubt}" for doubt in self.doubts)]
@@ -166,13 +169,14 @@ class Report(ResultMixin):
         return "\n".join(lines)
 
     def _page(self) -> Page:
-        meanings = {title_of_column(name): text for name, text in self.legend.items()}
-        definitions = Definitions(heading="What the columns mean", meanings=meanings)
+        definitions = Definitions(
+            heading="What the columns mean", meanings=self.meanings
+        )
         parts = [
             table_of_columns(self.nodes),
-            *([definitions] if meanings else []),
+            *([definitions] if self.legend else []),
             table_of_columns(self.classes),
-            Paragraph(text=self._in_one_paragraph),
+            Paragraph(text=self.in_one_paragraph),
         ]
         if self.doubts:
             parts.append(Points(heading="Reasons for doubt", sentences=self.doubts))
@@ -180,16 +184,13 @@ class Report(ResultMixin):
 
     def to_markdown(self) -> str:
         """Return the report in Markdown."""
-        legend = [
-            f"- {title_of_column(name)}: {meaning}"
-            for name, meaning in self.legend.items()
-        ]
+        legend = [f"- {title}: {meaning}" for title, meaning in self.meanings.items()]
         doubts = [f"- {doubt}" for doubt in self.doubts] or ["- Nothing was noticed."]
         paragraphs = [
             table_of_columns(self.nodes).markdown(),
             "\n".join(legend),
             table_of_columns(self.classes).markdown(),
-            self._in_one_paragraph,
+            self.in_one_paragraph,
             "Reasons for doubt:",
             "\n".join(doubts),
         ]
@@ -317,64 +318,24 @@ class ReportMixin(EvaluateMixin):
     def model_card(self, path, **rows) -> None:
         """Write a model card, with all that is known of the model, to a Markdown file.
 
+        Its headings are those of the cards of skops. It has the population of each
+        node, metrics and calibration, doubts, and what was told under which rule. Parts
+        that only the owner of the model can write begin with "To fill in".
+
         Parameters
         ----------
         path : str or os.PathLike
             Path of the file, for example ``"MODEL.md"``. An existing file is replaced.
         **rows : dict
-            ``X``, ``y`` and ``nodes``, passed to :meth:`report`.
+            ``X``, ``y`` and ``nodes``, passed to :meth:`report` and :meth:`evaluate`.
+            Without rows, the card has what :meth:`evaluate` has asked the nodes before.
         """
         report = self.report(**rows)
-        lines = [
-            f"# Model: {type(self).__name__}",
-            "## Model and versions",
-            "",
-            f"- number of nodes: {len(self.node_names_)}",
-            f"- number of classes: {len(self.classes_)}",
-        ]
-        lines += [f"- {name}: {number}" for name, number in versions().items()]
-        lines += ["", "## Settings", ""]
-        lines += [
-            f"- {name}: `{value!r}`"
-            for name, value in self.get_params(deep=False).items()
-            if name not in {*self.node_names_, "estimators"}
-        ]
-        lines += ["", "## Nodes and classes", "", report.to_markdown()]
-        lines += ["", "## What the nodes sent", "", *_lines_of_messages(self, report)]
-        agreement = getattr(self.estimators, "agreement", None)
-        if agreement is not None:
-            lines += ["", "## Agreement", ""]
-            lines += [f"- {sentence}" for sentence in agreement.says.values()]
-        Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
-
-
-def _lines_of_messages(aggregator: BaseEstimator, report: Report) -> list[str]:
-    """A line for each message, and for each file: what came, and under which bound."""
-    summaries = [
-        member for member in aggregator.estimators_ if isinstance(member, Summary)
-    ]
-    lines = []
-    for message in report.messages:
-        bounds = message.get("min_rows", {}).values()
-        if bounds and summaries:
-            lines.append(
-                f"- Message {message['task']!r}: the nodes sent "
-                f"{message['bytes_received']:,} bytes, made with "
-                f"min_rows={min(bounds)}, and received {message['bytes_sent']:,} bytes."
-            )
-        else:  # in one process all rows are here, and no bound holds
-            lines.append(
-                f"- Message {message['task']!r}: the nodes sent "
-                f"{message['bytes_received']:,} bytes and received "
-                f"{message['bytes_sent']:,} bytes."
-            )
-    lines += [
-        f"- File of node {summary.name!r}: {summary.n_bytes:,} bytes, made with "
-        f"min_rows={min_rows_of(summary.disclosure)}, SHA-256 digest "
-        f"{summary.message.digest}."
-        for summary in summaries
-    ]
-    return lines
+        evaluation = getattr(self, "evaluation_", None)
+        if rows.get("X") is not None and len(self.classes_) > 1:
+            evaluation = self.evaluate(**rows)
+        card = card_of(self, report, evaluation)
+        Path(path).write_text(card, encoding="utf-8")
 
 
 def _seen_classes(aggregator: BaseEstimator) -> list[list]:
@@ -609,11 +570,14 @@ def _doubts(
     """Reasons not to trust a fitted aggregator, each once."""
     doubts = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
     doubts += getattr(aggregator, "_fit_warnings", ())
-    doubts += _doubts_about_gains(nodes)
+    names = nodes["node"]
+    doubts += doubts_about_gains(names, nodes.get("gain", ()))
     if len(nodes["node"]) > 1:
         doubts += _doubts_about_classes(classes)
     doubts += _doubts_about_small_classes(aggregator)
-    doubts += _doubts_about_accuracies(nodes)
+    doubts += doubts_about_accuracies(
+        names, nodes.get("aggregate_accuracy", ()), nodes.get("largest_class", ())
+    )
     one_vs_rest = getattr(aggregator, "_one_vs_rest", ())
     if one_vs_rest:
         doubts.append(
@@ -644,48 +608,6 @@ def _columns_in_words(aggregator: BaseEstimator) -> str:
         f"The model uses the columns {shown_labels(used)}, and not "
         f"{shown_labels(unused)}."
     )
-
-
-def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
-    """Nodes where a constant prediction would be as accurate as the aggregate."""
-    no_better = []
-    of_one_class = []
-    for name, accuracy, share in zip(
-        nodes["node"],
-        nodes.get("aggregate_accuracy", ()),
-        nodes.get("largest_class", ()),
-        strict=False,
-    ):
-        if accuracy is None or share is None:
-            continue
-        if share == 1.0:
-            of_one_class.append(repr(name))
-        elif accuracy <= share + ROUNDING_OF_SUMS:
-            no_better.append(f"{name!r} ({accuracy:.3f}, {share:.3f})")
-    doubts = []
-    if no_better:
-        doubts.append(
-            "The aggregate is no more accurate than always predicting the largest "
-            f"class at these nodes: {shortened(no_better)}. The numbers are its "
-            "accuracy and the share of this class."
-        )
-    if of_one_class:
-        doubts.append(
-            "The rows that score have one class only at these nodes: "
-            f"{shortened(of_one_class)}. The accuracies there do not say whether the "
-            "aggregate tells classes apart."
-        )
-    return doubts
-
-
-def _doubts_about_gains(nodes: Mapping) -> list[str]:
-    gains = zip(nodes["node"], nodes.get("gain", ()), strict=False)
-    return [
-        f"Node {name!r} loses: the accuracy of its local model is {-gain:.3f} higher "
-        "than that of the aggregate."
-        for name, gain in gains
-        if gain is not None and gain < -_LOSES
-    ]
 
 
 def _doubts_about_classes(classes: Mapping) -> list[str]:

@@ -57,6 +57,7 @@ from ._shown import (
     Records,
     ResultMixin,
     Table,
+    as_markdown,
     filled,
     printable,
 )

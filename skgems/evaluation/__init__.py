@@ -14,6 +14,7 @@
 """
 
 from ._bins import EDGES, N_BINS, ScoreBins
+from ._doubts import doubts_about_accuracies, doubts_about_gains
 from ._judging import (
     MOST_SLOPE,
     Steps,

@@ -1,11 +1,59 @@
 """How good a model is, by node, by class and over all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..base import Definitions, Page, Paragraph, Points, ResultMixin, Table
 from ._bins import ScoreBins
+from ._doubts import (
+    doubts_about_accuracies,
+    doubts_about_areas,
+    doubts_about_calibration,
+    doubts_about_gains,
+    doubts_about_predictions,
+)
+
+if TYPE_CHECKING:  # pandas is an extra
+    import pandas
+
+# Metrics of scores, of labels, and of probabilities.
+_OF_SCORES = ("auc",)
+_OF_LABELS = ("sensitivity", "specificity", "ppv", "npv")
+_OF_CALIBRATION = ("calibration_slope", "calibration_intercept")
+# Heads of the tables, by the names of columns.
+_HEADS = {
+    "node": "node",
+    "rows": "rows",
+    "positive": "positive",
+    "auc": "AUC",
+    "local_auc": "AUC of own model",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "ppv": "PPV",
+    "npv": "NPV",
+    "accuracy": "accuracy",
+    "largest_class": "share of largest class",
+    "local_accuracy": "accuracy of own model",
+    "calibration_slope": "calibration slope",
+    "calibration_intercept": "calibration intercept",
+}
+_MEANINGS = {
+    "auc": "Area under the ROC curve. It is 0.5 by chance.",
+    "local_auc": "That of the node's own model on the same rows, some of which it may "
+    "have been fitted to.",
+    "sensitivity": "Share of the positive rows that are predicted to be (recall).",
+    "specificity": "Share of the negative rows that are predicted to be.",
+    "ppv": "Share of the rows predicted to be positive that are (precision).",
+    "npv": "Share of the rows predicted to be negative that are.",
+    "largest_class": "The accuracy of always predicting the largest class.",
+    "calibration_slope": "1 for a calibrated model; below 1, probabilities are too "
+    "close to 0 and 1.",
+    "calibration_intercept": "0 for a calibrated model; above 0, it expects too few "
+    "positive rows.",
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,9 +206,9 @@ class SiteMetrics:
         return float(values[is_known].mean()) if is_known.any() else np.nan
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Evaluation:
-    """How good a model is, site by site and over all; it prints as a table.
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Evaluation(ResultMixin):
+    """How good a model is, site by site and over all; it prints as tables.
 
     ``evaluate`` of an aggregator makes it, from counts that the nodes tell or from rows
     in this process.
@@ -182,8 +230,19 @@ class Evaluation:
     min_rows : dict of int
         The bound under which each node answered, by its name; 1 stands for exact
         counts.
-    doubts : tuple of str
-        What is worse than its baseline, in sentences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems import GEMSLogisticAggregator
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 2))
+    >>> y = np.where(X[:, 0] + rng.logistic(size=600) > 0, "ill", "healthy")
+    >>> sites = np.array(["lyon", "nice"])[np.arange(600) % 2]
+    >>> agg = GEMSLogisticAggregator([("lyon", None), ("nice", None)])
+    >>> evaluation = agg.fit(X, y, sites).evaluate(X, y, sites)
+    >>> evaluation.positive, [f"{site.auc:.2f}" for site in evaluation.sites.values()]
+    ('ill', ['0.68', '0.73'])
     """
 
     classes: list
@@ -192,7 +251,140 @@ class Evaluation:
     sites: Mapping[str, SiteMetrics]
     total: SiteMetrics
     min_rows: Mapping[str, int] = field(default_factory=dict)
-    doubts: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, list]:
+        """Return the table of nodes: columns of one entry each, the last over all.
+
+        Entries are None where nothing is known. For more than two classes they are
+        means over these.
+        """
+        sites = [*self.sites.values(), self.total]
+        columns = {
+            "node": [*self.sites, "all"],
+            "rows": [int(site.n_rows) for site in sites],
+        }
+        if self.positive is not None:
+            columns["positive"] = [int(site.support[self.positive]) for site in sites]
+        for name in (*_OF_SCORES, *_OF_LABELS, "accuracy", *_OF_CALIBRATION):
+            columns[name] = [_known(getattr(site, name)) for site in sites]
+        columns["largest_class"] = [_known(site.baseline) for site in sites]
+        for name in ("auc", "accuracy"):
+            columns[f"local_{name}"] = [
+                None if site.local is None else _known(getattr(site.local, name))
+                for site in sites
+            ]
+        return columns
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Return what is worse than its baseline, in sentences."""
+        columns = {name: column[:-1] for name, column in self.columns.items()}
+        names = columns["node"]
+        accuracies = columns["accuracy"]
+        gains = [
+            None if accuracy is None or own is None else accuracy - own
+            for accuracy, own in zip(accuracies, columns["local_accuracy"], strict=True)
+        ]
+        return (
+            *doubts_about_areas(names, columns["auc"], columns["local_auc"]),
+            *doubts_about_predictions(
+                names, columns["sensitivity"], columns["specificity"]
+            ),
+            *doubts_about_calibration(names, columns["calibration_slope"]),
+            *doubts_about_gains(names, gains),
+            *doubts_about_accuracies(names, accuracies, columns["largest_class"]),
+        )
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a row for each node and class that is judged as a pandas DataFrame.
+
+        The node "all" has the rows of all nodes together.
+        """
+        import pandas as pd
+
+        records = []
+        for name, site in [*self.sites.items(), ("all", self.total)]:
+            for label, metrics in site.by_class.items():
+                record = {"node": name, "class": label}
+                record |= {"rows": site.n_rows, "positive": metrics.n_positive}
+                for column in (*_OF_SCORES, *_OF_LABELS, *_OF_CALIBRATION):
+                    record[column] = getattr(metrics, column)
+                local = None if site.local is None else site.local.by_class[label]
+                record["local_auc"] = np.nan if local is None else local.auc
+                records.append(record)
+        return pd.DataFrame(records).set_index(["node", "class"])
+
+    def _page(self) -> Page:
+        """Return tables by node and by class, what heads mean, and doubts."""
+        parts: list = [
+            Paragraph(text=self._in_words),
+            self._table_of(("rows", "positive", *_OF_SCORES, "local_auc", *_OF_LABELS)),
+            self._table_of(
+                ("accuracy", "largest_class", "local_accuracy", *_OF_CALIBRATION)
+            ),
+        ]
+        if self.positive is None:
+            parts.append(self._table_of_classes())
+        shown = [name for name in _MEANINGS if self._has(name)]
+        meanings = {_HEADS[name]: _MEANINGS[name] for name in shown}
+        parts.append(Definitions(heading="Columns", meanings=meanings))
+        if self.doubts:
+            doubts = [f"Doubt: {doubt}" for doubt in self.doubts]
+            parts.append(Points(heading="Reasons for doubt", sentences=doubts))
+        return Page(title="Evaluation by site", parts=parts)
+
+    @property
+    def _in_words(self) -> str:
+        """Return what is judged, and how numbers were rounded."""
+        if self.positive is None:
+            judged = "Each class is judged against all others; numbers are means."
+        else:
+            judged = f"The positive class is {self.positive!r}"
+            if self.threshold is None:
+                judged += ", where it is the most probable one."
+            else:
+                judged += f", from a probability of {self.threshold:g} on."
+        bounds = sorted(set(self.min_rows.values()) - {1})
+        if not bounds:
+            return judged
+        least = " or ".join(map(str, bounds))
+        return (
+            f"{judged} Numbers of rows are rounded by chance. Classes of fewer than "
+            f"{least} rows (min_rows) of a node are left out there."
+        )
+
+    def _has(self, name: str) -> bool:
+        return any(value is not None for value in self.columns.get(name, ()))
+
+    def _table_of(self, names: Iterable[str]) -> Table:
+        columns = self.columns
+        return Table.from_columns(
+            {
+                _HEADS[name]: list(map(_rounded, columns[name]))
+                for name in ("node", *names)
+                if self._has(name)
+            }
+        )
+
+    def _table_of_classes(self) -> Table:
+        """Return the metrics of each class, over the rows of all nodes."""
+        by_class = self.total.by_class
+        columns = {"class": list(by_class)}
+        columns["rows"] = [int(self.total.support[label]) for label in by_class]
+        for name in (*_OF_SCORES, *_OF_LABELS, *_OF_CALIBRATION):
+            values = [_known(getattr(each, name)) for each in by_class.values()]
+            columns[_HEADS[name]] = list(map(_rounded, values))
+        return Table.from_columns(columns, caption="Classes, over all nodes")
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _rounded(value: object) -> object:
+    """Return a number of a table as text of three decimals, and others as they are."""
+    return f"{value:.3f}" if isinstance(value, float) else value
 
 
 def _share(part: float, whole: float) -> float:

@@ -267,8 +267,8 @@ def test_a_card_lists_parameters_of_the_aggregator_but_no_members(tmp_path):
     path = tmp_path / "MODEL.md"
     EnsembleAggregator(members, random_state=0).fit().model_card(path)
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "# Model: EnsembleAggregator"
-    assert "- number of nodes: 1" in lines
-    settings = [line for line in lines if line.startswith("- random_state")]
-    assert settings == ["- random_state: `0`"]
-    assert not [line for line in lines if line.startswith(("- lyon", "- estimators"))]
+    assert lines[0] == "# Model description"
+    assert any("`EnsembleAggregator` of skgems" in line for line in lines)
+    settings = [line for line in lines if line.startswith("| random_state")]
+    assert settings == ["| random_state | 0 |"]
+    assert not [line for line in lines if line.startswith("| estimators")]

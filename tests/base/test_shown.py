@@ -106,6 +106,7 @@ def results_of_50_nodes():
         "Intersection": intersect(spaces),
         "Limits": Limits(),
         "Message": summary.message,
+        "Evaluation": agg.evaluate(X, y, nodes),
         "Report": agg.report(X, y, nodes),
         "Summary": summary,
         "history_": agg.history_,
@@ -115,7 +116,8 @@ def results_of_50_nodes():
 
 
 NAMES = [
-    *("Agreement", "Candidates", "Choice", "Description", "GoodEnoughSpace"),
+    *("Agreement", "Candidates", "Choice", "Description", "Evaluation"),
+    "GoodEnoughSpace",
     *("Heterogeneity", "Inference", "Intersection", "Limits", "Message", "Report"),
     *("Summary", "history_", "node_scores_", "trust_"),
 ]
@@ -181,7 +183,7 @@ def test_every_public_class_of_results_has_a_view():
     assert without <= {
         *("Accuracy", "Criterion", "GramMetric", "LogLoss"),
         *("Disclosure", "Federation", "Method", "Node"),
-        *("ClassMetrics", "Evaluation", "ScoreBins", "SiteMetrics"),
+        *("ClassMetrics", "ScoreBins", "SiteMetrics"),
     }
 
 
