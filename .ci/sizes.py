@@ -22,8 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "skgems"
 CEILINGS = Path(__file__).with_name("ceilings.toml")
+GUARD = PACKAGE / "guard"
 # What answers a request, beside the tasks.
-REPLYING = PACKAGE / "guard" / "_replying.py"
+REPLYING = GUARD / "_replying.py"
 MOST_COMPLEX = 10  # as in pyproject.toml, where fewer things count
 BRANCHES = (
     *(ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler),
@@ -73,7 +74,27 @@ def files_of_names(room: Path, names: list[str]) -> Iterator[Path]:
 
 def files_of_a_reply() -> set[Path]:
     """Return the files that `reply_to` and all registered tasks import."""
-    waiting = [REPLYING, *(PACKAGE / "tasks").glob("_*.py")]
+    return files_from([REPLYING, *(PACKAGE / "tasks").glob("_*.py")])
+
+
+@cache
+def files_of_a_node() -> set[Path]:
+    """Return all files of the owner's side, and those that they lead to.
+
+    They lead to the tasks and to the terms of methods, which are found in tables.
+    """
+    return files_from(
+        [
+            *GUARD.glob("_*.py"),
+            *(PACKAGE / "tasks").glob("_*.py"),
+            *PACKAGE.glob("*/_terms.py"),
+        ]
+    )
+
+
+def files_from(starts: list[Path]) -> set[Path]:
+    """Return some files, and all that they import, directly or not."""
+    waiting = list(starts)
     files: set[Path] = set()
     while waiting:
         path = waiting.pop()

@@ -39,8 +39,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.moments import ClassMoments, class_moments, merge_moments
-from skgems.pooled import PooledForm
+from skgems.moments import ClassMoments, PooledForm, class_moments, merge_moments
 
 # Nodes of two digits each.
 K = 5
@@ -154,7 +153,7 @@ class Work:
             summary.save(path)
         elif line in OF_SUMS:
             path = path.with_suffix(".npz")
-            np.savez(path, **class_moments(X, y, kind="shared").as_arrays())
+            np.savez(path, **class_moments(X, y, kind="shared").as_content())
         else:
             joblib.dump(clf, path)
         return path
@@ -188,7 +187,7 @@ class Work:
             return aggregator.set_params(estimators=paths).fit()
         if line in OF_SUMS:
             archives = (np.load(self.folder / f"told{k}.npz") for k in range(K))
-            sums = merge_moments(map(ClassMoments.from_arrays, archives))
+            sums = merge_moments(map(ClassMoments.from_content, archives))
             return OF_SUMS[line](sums)
         return OF_MODELS[line]([self.local(k) for k in range(K)])
 

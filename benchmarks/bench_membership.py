@@ -5,6 +5,9 @@ The reader knows the people (the distribution of the columns) and the sums of n 
 and guesses by a likelihood ratio. The share of right guesses about rows that took part,
 and about as many others, exceeds chance by the *advantage*, which is about
 ``2 Phi(sqrt(k / n) / 2) - 1`` with the ``k = d (d + 3) / 2`` numbers of d columns.
+
+With noise the reader is the strongest: all other rows are known, and the one in
+question. The last table has the epsilon that the guesses show with 99 % confidence.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import numpy as np
 from _quick import note_figure, parse_with_quick
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from skgems import GEMSLogisticAggregator
+from skgems import GEMSLogisticAggregator, Privacy
 from skgems.datasets import load_penguins
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -30,6 +33,7 @@ from helpers.attacked_exchanges import (  # noqa: E402
     told_in_summary,
 )
 from helpers.attacked_tables import Table  # noqa: E402
+from helpers.attacks_on_noise import messages_along, shown_epsilon  # noqa: E402
 from helpers.memberships import (  # noqa: E402
     Population,
     expected_advantage,
@@ -39,6 +43,7 @@ from helpers.memberships import (  # noqa: E402
 
 N_FEATURES = (3, 10, 30, 100)
 ROWS_A_COLUMN = (3, 10)
+EPSILONS = (0.5, 1.0, 4.0)
 
 
 def on_normal_columns(n_rows: int, n_features: int, n_trials: int) -> float:
@@ -93,11 +98,19 @@ def on_rows(X: np.ndarray, n_rows: int, n_trials: int, rule: object) -> float | 
     return measured_advantage(np.concatenate(of_rows), np.concatenate(of_others))
 
 
+def in_noise(epsilon: float, n_draws: int) -> float:
+    """Return the epsilon that is shown of a row at the corner of the bounds."""
+    privacy = Privacy(classes=["ill", "well"], low=[-1], high=[1], epsilon=epsilon)
+    present, without = messages_along(privacy, np.ones(1), "ill", n_draws=n_draws)
+    return shown_epsilon(present, without, delta=privacy.delta)
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=40)
-    options = parse_with_quick(parser, quick={"trials": 10})
+    parser.add_argument("--draws", type=int, default=20_000)
+    options = parse_with_quick(parser, quick={"trials": 10, "draws": 4_000})
     warnings.simplefilter("ignore")
     print("advantage on normal columns\ncolumns   rows  expected  measured")
     differences = []
@@ -119,6 +132,11 @@ def main() -> None:
             cells = ["no matrix" if m is None else f"{m:9.3f}" for m in measured]
             expected = expected_advantage(n_rows, X.shape[1])
             print(f"{name:18} {n_rows:4} rows {expected:9.3f}", *cells)
+    print("\nepsilon of the noise, and what the strongest reader shows of it")
+    for epsilon in EPSILONS:
+        shown = in_noise(epsilon, options.draws)
+        note_figure(f"shown at epsilon {epsilon:g}", shown)
+        print(f"{epsilon:7} {shown:9.2f}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -16,6 +17,9 @@ from sphinx_gallery.sorting import ExplicitOrder
 
 import skgems
 from skgems.messages import REQUIRED, TASKS, Field, Table
+
+sys.path.insert(0, str(Path(__file__).parent))
+from node_files import list_of_files  # noqa: E402 it stands beside this file
 
 project = "skgems"
 author = "skgems developers"
@@ -146,6 +150,8 @@ def _shape_in_brackets(field: Field) -> str:
 _tasks = Path(__file__).parent / "generated" / "tasks.inc"
 _tasks.parent.mkdir(exist_ok=True)
 _tasks.write_text(table_of_tasks(), encoding="utf-8")
+# The list of the page *What runs at a node*.
+_tasks.with_name("node_files.inc").write_text(list_of_files(), encoding="utf-8")
 
 
 def changelog_as_rst() -> str:

@@ -31,8 +31,7 @@ from torch import nn
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.moments import class_moments, merge_moments
-from skgems.pooled import PooledForm
+from skgems.moments import PooledForm, class_moments, merge_moments
 from skgems.steps import Backbone
 
 # %%

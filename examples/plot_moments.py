@@ -26,8 +26,7 @@ from skgems.datasets import (
     partition_dirichlet,
     partition_homogeneous,
 )
-from skgems.moments import class_moments, merge_moments
-from skgems.pooled import PooledForm
+from skgems.moments import PooledForm, class_moments, merge_moments
 
 # %%
 # Five ways to split rows over nodes

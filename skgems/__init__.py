@@ -13,6 +13,7 @@ from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .guard import answer
 from .pfnm import PFNMAggregator
 from .pooled import PooledAggregator, PooledTransformer, describe, survey
+from .private import Privacy
 
 __all__ = [
     "Disclosure",
@@ -25,6 +26,7 @@ __all__ = [
     "PFNMAggregator",
     "PooledAggregator",
     "PooledTransformer",
+    "Privacy",
     "answer",
     "combine",
     "describe",

@@ -39,5 +39,5 @@ def test_import_needs_no_installation_and_brings_no_optional_dependency():
     imported = set(run.stdout.split())
     assert {"skgems", "skgems.datasets", "skgems.spaces"} <= imported
     optional = {"torch", "skorch", "matplotlib", "flwr", "pandas"}
-    optional |= {"skops", "cryptography", "skgems._cli"}
+    optional |= {"skops", "cryptography", "opendp", "skgems._cli"}
     assert imported & optional == set()

@@ -97,10 +97,6 @@ TESTED_ELSEWHERE = {
         "guard/test_summarizing.py",
         "all that sends or has rows",
     ),
-    "parties/_given_rows.py": (
-        "parties/test_reading.py",
-        "rows are read for a federation",
-    ),
     "asking/_joining.py": ("asking/test_channel.py", "a fit over a channel"),
     "asking/_keep_replies.py": (
         "asking/test_update_forget.py",
@@ -110,19 +106,19 @@ TESTED_ELSEWHERE = {
         "asking/test_channel_protocol.py",
         "replies that do not fit are refused",
     ),
-    "parties/_members.py": (
+    "parties/_estimators.py": (
         "parties/test_summaries_refused.py",
         "members may be files of summaries",
-    ),
-    "parties/_models.py": (
-        "gems/test_logistic_errors.py",
-        "classifiers that do not go together",
     ),
     "parties/_pickling.py": (
         "asking/test_workers.py",
         "workers of other processes",
     ),
     "asking/_plans.py": ("asking/test_channel.py", "plans run over channels"),
+    "asking/_judged_models.py": (
+        "asking/test_evaluating.py",
+        "models of nodes are judged",
+    ),
     "asking/_asked_metrics.py": (
         "asking/test_evaluating.py",
         "nodes behind a channel are asked",
@@ -186,7 +182,7 @@ TESTED_ELSEWHERE = {
         "what classifiers of any kind say",
     ),
     "local/_closed_forms.py": (
-        "pooled/test_forms.py",
+        "moments/test_forms.py",
         "a form is what nodes tell of it",
     ),
     "local/_fitting.py": (
@@ -209,6 +205,8 @@ TESTED_ELSEWHERE = {
     ),
     "messages/_tasks.py": ("tasks/test_tasks.py", "the table of all tasks"),
     "messages/_words.py": ("guard/test_inspecting.py", "inspect shows the words"),
+    "moments/_equations.py": ("moments/test_forms.py", "of linear classifiers"),
+    "moments/_solutions.py": ("moments/test_forms.py", "each form is solved"),
     "moments/_class_sums.py": ("pooled/test_pooled.py", "classifiers of such sums"),
     "messages/_row_counts.py": (
         "parties/test_weights.py",
@@ -225,6 +223,12 @@ TESTED_ELSEWHERE = {
     ),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "parties/_noisy.py": (
+        "tasks/test_noisy_sums.py",
+        "messages that depend on rows by one vector",
+    ),
+    "private/_terms.py": ("tasks/test_noisy_sums.py", "a node derives its request"),
+    "private/_noise.py": ("private/test_rows.py", "rows are told with it"),
     "pfnm/_earlier_steps.py": (
         "pfnm/test_pfnm_streams.py",
         "update and node_init go on from earlier steps",
@@ -234,8 +238,7 @@ TESTED_ELSEWHERE = {
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
-    "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
-    "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
+    "pooled/_fitted_trees.py": ("pooled/test_forests.py", "forests of scikit-learn's"),
     "pooled/_method.py": (
         "pooled/test_random_trees.py",
         "a region counts as its nodes",
@@ -258,6 +261,7 @@ TESTED_ELSEWHERE = {
         "the identities of all metrics",
     ),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
+    "trees/_rules.py": ("trees/test_growth.py", "trees grow by their rules"),
     "steps/_at_nodes.py": (
         "pooled/test_transformer_messages.py",
         "what nodes tell in messages",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from ..messages import write_bytes
 from ..pooled import describe, survey
 from ._dialects import dialect_of
 from ._node import check_consent, confirm, say_written
@@ -34,8 +35,17 @@ def survey_command(args: argparse.Namespace) -> int:
 
 
 def describe_command(args: argparse.Namespace) -> int:
-    """Print what the columns of all nodes hold, as tables or as JSON."""
+    """Print what the columns of all nodes hold, as tables or JSON, or as Table 1."""
     description = describe(summaries=list(_surveys(args.files)))
+    if args.table1:
+        table = description.table_one()
+        print(table)
+        if args.out is not None:
+            write_bytes(args.out, table.to_csv().encode("utf-8"), mode=0o644)
+            print(f"Table written to {args.out}.")
+        return 0
+    if args.out is not None:
+        raise ValueError("--out is for the table of --table1, which is not asked for.")
     print(json.dumps(asdict(description), indent=1) if args.json else description)
     return 0
 

@@ -17,6 +17,7 @@ from ..base import warn_user
 from ..guard import ReplyDeclinedError, answer, inspect, reply_place
 from ..messages import TASKS, Limits, Message, listed
 from ..parties import load_message
+from ..private import Privacy, privacy_asked
 from ..steps import Columns, ColumnsError, Front, are_codes, code_as_text
 from ._dialects import dialect_of
 from ._files import UntrustedTypesError, composed, load_skops, needed
@@ -86,12 +87,14 @@ def limits_of(words: Sequence[str]) -> Limits:
     limits = {}
     for word in words:
         name, _, number = word.partition("=")
-        if name not in Limits.__dataclass_fields__ or not number.isdecimal():
+        is_whole = name != "most_epsilon"
+        is_number = number.replace(".", "" if is_whole else "0", 1).isdecimal()
+        if name not in Limits.__dataclass_fields__ or not is_number:
             raise ValueError(
                 f"--limit {word!r}: write NAME=NUMBER, such as epochs=5000. The limits "
                 f"are {', '.join(Limits.__dataclass_fields__)}."
             )
-        limits[name] = int(number)
+        limits[name] = int(number) if is_whole else float(number)
     return Limits(**limits)
 
 
@@ -172,6 +175,9 @@ def _rows(
     request: Message, model: BaseEstimator | None, args: argparse.Namespace
 ) -> _Rows:
     """Return the rows of the table: features, and the columns that options name."""
+    privacy = privacy_asked(request)
+    if privacy is not None:
+        return rows_under(privacy, args)
     names = None
     if not _takes_tables(request):
         names = getattr(model, "feature_names_in_", None)
@@ -191,6 +197,46 @@ def _rows(
         weights=_weights(table, args.weights) if args.weights else None,
         X=_features_for(request, model, table),
     )
+
+
+def rows_under(privacy: Privacy, args: argparse.Namespace) -> _Rows:
+    """Return the rows of the table that are told of with noise.
+
+    Its columns are those that bounds are agreed of; cells may be empty.
+    """
+    names = privacy.column_names()
+    table = read_table(
+        args.rows,
+        dialect_of(args, args.name),
+        as_written=list(filter(None, (args.label, args.held_out, args.group))),
+        drop=args.drop,
+        only=names,
+    )
+    if args.weights:
+        raise ValueError(
+            "--weights does not go with privacy, under which each row counts once. "
+            "Leave it out."
+        )
+    features = table.frame if names is None else _as_agreed(table, names)
+    _check_no_texts(table)
+    return _Rows(
+        X=features.astype(np.float64),
+        y=labels_of([table], args.label, privacy.sorted_classes())[0],
+        held_out=_marks(table, args.held_out) if args.held_out else None,
+        groups=groups_of(table, args.group) if args.group else None,
+        weights=None,
+    )
+
+
+def _as_agreed(table: Table, names: list[str]) -> "DataFrame":
+    """Return the columns that bounds are agreed of, in this order."""
+    missing = [name for name in names if name not in table.frame.columns]
+    if missing:
+        raise ValueError(
+            f"{table.path}: columns that privacy has bounds of are missing: "
+            f"{listed(map(repr, missing))}. Name the columns as they are agreed."
+        )
+    return table.frame[names]
 
 
 def _takes_tables(request: Message) -> bool:
@@ -299,18 +345,7 @@ def _as_fitted(table: Table, names: list[str]) -> "DataFrame":
 def _numbers(table: Table) -> "DataFrame":
     """The frame, all as floats; ValueError names a column that holds anything else."""
     frame = table.frame
-    texts = [name for name, column in frame.items() if is_text(column)]
-    if texts:
-        first_odd_cell = table.odd_cells.get(texts[0])
-        if first_odd_cell is None:
-            first_odd_cell = f"{table.first_text(texts[0])} is not a number"
-        raise ValueError(
-            f"{table.path}: the columns {listed(map(repr, texts))} hold texts, but the "
-            f"model takes numbers: {first_odd_cell}. If such a cell has no value, name "
-            "its text with --na. Leave columns that are not features out with --drop. "
-            "Or have all nodes encode texts in the same way, with skgems start --front "
-            "auto."
-        )
+    _check_no_texts(table)
     empty = [name for name, column in frame.items() if column.isna().any()]
     if empty:
         row = int(np.flatnonzero(frame[empty[0]].isna())[0])
@@ -322,6 +357,22 @@ def _numbers(table: Table) -> "DataFrame":
             "start --front auto."
         )
     return frame.astype(np.float64)
+
+
+def _check_no_texts(table: Table) -> None:
+    """Raise ValueError, which names it, for a feature that holds texts."""
+    texts = [name for name, column in table.frame.items() if is_text(column)]
+    if texts:
+        first_odd_cell = table.odd_cells.get(texts[0])
+        if first_odd_cell is None:
+            first_odd_cell = f"{table.first_text(texts[0])} is not a number"
+        raise ValueError(
+            f"{table.path}: the columns {listed(map(repr, texts))} hold texts, but the "
+            f"model takes numbers: {first_odd_cell}. If such a cell has no value, name "
+            "its text with --na. Leave columns that are not features out with --drop. "
+            "Or have all nodes encode texts in the same way, with skgems start --front "
+            "auto."
+        )
 
 
 # ---- labels and marks ------------------------------------------------------------

@@ -9,10 +9,12 @@ from ._auto import auto_command
 from ._describe import describe_command, survey_command
 from ._dialects import DIALECT_KEYS
 from ._disclosure import disclosure_of_text
+from ._evaluate import evaluate_command
 from ._files import composed
 from ._inference import inference_command
 from ._node import answer_command
 from ._others import inspect_command, keys_command
+from ._privacy import ledger_command, privacy_command, summarize_command
 from ._server import METHOD_WORDS, combine_command, parameter, start_command
 
 _EXIT_CODES = """\
@@ -20,7 +22,7 @@ exit codes:
   0  done
   1  something is wrong with the input; one line on the standard error says what
   2  the command was not typed as --help says
-  3  combine, inference: replies are missing, or requests were written; it prints whose
+  3  combine, evaluate, inference: replies of nodes that it prints are missing
 """
 _STORY = """\
 Combine classifiers of several sites into one, by files that they send each other.
@@ -30,6 +32,8 @@ the server:
       makes FOLDER, with a request for each node in FOLDER/requests
   skgems combine FOLDER --out model.skops
       makes the model once all replies are in FOLDER/replies
+  skgems evaluate FOLDER
+      asks the nodes how good the model is for each of them, and prints AUC and others
   skgems inference FOLDER
       prints odds ratios with standard errors, after --set C=Infinity at the start
   skgems describe FILE FILE
@@ -39,6 +43,10 @@ each node:
       writes a file for skgems describe: counts, means and categories of columns
   skgems answer REQUEST --model clf.joblib --rows rows.csv --label diagnosis --name lyon
       writes a file that replies to the request; it contains no row
+  skgems summarize --privacy privacy.json --rows rows.csv --label diagnosis
+          --name lyon --state ledger
+      writes a file for skgems combine whose sums have noise; skgems privacy asks for
+      what is public before, and skgems ledger FOLDER says what noise has spent
   skgems inspect FILE
       says in words what is in a file, what it reveals about the rows, and what the
       server may ask by FOLDER/agreement.json
@@ -81,9 +89,13 @@ def make_parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     _add_start(commands)
     _add_combine(commands)
+    _add_evaluate(commands)
     _add_inference(commands)
     _add_survey(commands)
     _add_describe(commands)
+    _add_privacy(commands)
+    _add_summarize(commands)
+    _add_ledger(commands)
     _add_keys(commands)
     return parser
 
@@ -231,18 +243,7 @@ def _add_answer(commands) -> None:
             "largest values of columns are sent"
         ),
     )
-    add(
-        "--limit",
-        metavar="NAME=NUMBER",
-        dest="limits",
-        action="extend",
-        nargs="+",
-        default=[],
-        help=(
-            "the most that the request may cost this node, such as epochs=5000; the "
-            "error of a request that costs more names the limit"
-        ),
-    )
+    _add_limits(parser)
     add("--key", metavar="FILE", help="private key that signs the reply")
     add(
         "--yes",
@@ -293,6 +294,11 @@ def _add_start(commands) -> None:
         help="names of the nodes",
     )
     add("--key", metavar="FILE", help="private key that signs the requests")
+    add(
+        "--privacy",
+        metavar="FILE",
+        help="the file of skgems privacy: nodes add noise, in place of a rule",
+    )
     _add_disclosure(
         parser,
         "the rule that all agree on: replies made under a laxer one are refused",
@@ -409,6 +415,31 @@ def _add_combine(commands) -> None:
     _add_signatures(parser)
 
 
+def _add_evaluate(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "evaluate",
+        evaluate_command,
+        summary="at the server: print how good the model is at each node",
+        details="If the nodes\n"
+        "must be asked, it writes the requests and ends with code 3.",
+    )
+    # Of skgems combine, which reads the same folders.
+    parser.set_defaults(
+        method=None, front=None, leave_out=[], report=None, card=None, parameters=[]
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="the folder of skgems start")
+    parser.add_argument(
+        "--threshold",
+        type=_between_0_and_1,
+        default=None,
+        help="probability of the positive class, the second of two, from which on a "
+        "row counts as positive (default: where it is the most probable class)",
+    )
+    parser.add_argument("--out", metavar="FILE", help="file for the table, .csv")
+    _add_signatures(parser)
+
+
 def _add_inference(commands) -> None:
     parser = _command_parser(
         commands,
@@ -438,7 +469,7 @@ def _add_inference(commands) -> None:
     )
     add(
         "--level",
-        type=_level_of_intervals,
+        type=_between_0_and_1,
         default=0.95,
         help="of the intervals (default: 0.95)",
     )
@@ -494,6 +525,117 @@ def _add_describe(commands) -> None:
         help="what nodes wrote with skgems survey, or a folder with these files",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--table1",
+        action="store_true",
+        help="print the first table of a study, with a column for each node",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="CSV file for the table of --table1",
+    )
+
+
+def _add_privacy(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "privacy",
+        privacy_command,
+        summary="write what is public, and how much may be learned of one person",
+        details="It asks for\nclasses, columns with their bounds, epsilon and delta.",
+    )
+    parser.add_argument("file", metavar="FILE", help="file to write, privacy.json")
+    parser.add_argument("--yes", action="store_true", help="replace an existing file")
+
+
+def _add_summarize(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "summarize",
+        summarize_command,
+        summary="at a node: write a summary of a table, with noise that is counted",
+        details="No server\nhas to ask. The file is described in words.",
+    )
+    parser.set_defaults(request=None, weights=None)  # of replies to a request
+    add = parser.add_argument
+    add(
+        "--privacy",
+        metavar="FILE",
+        required=True,
+        help="the file of skgems privacy, the same at all nodes",
+    )
+    _add_rows(parser, f"{_ROWS}; give the same rows each time")
+    add(
+        "--label",
+        metavar="COLUMN",
+        type=composed,
+        required=True,
+        help="the column with the labels, which are to be predicted",
+    )
+    add(
+        "--name", metavar="NODE", type=composed, required=True, help="name of this node"
+    )
+    add(
+        "--held-out",
+        metavar="COLUMN",
+        type=composed,
+        help="column with true or false: whether a row is held out and in no sum",
+    )
+    add(
+        "--group",
+        metavar="COLUMN",
+        type=composed,
+        help=(
+            "column that says which rows belong together, such as the patient: at most "
+            "rows_of_one of each are kept; it is no feature and is not sent"
+        ),
+    )
+    _add_drop(parser, "columns that are not features")
+    _add_dialect(parser)
+    add(
+        "--state",
+        metavar="FOLDER",
+        required=True,
+        help="folder where this node counts what its noise spends, one for all tables",
+    )
+    _add_limits(parser)
+    add("--to", metavar="FILE", help="file to write (default: NODE.safetensors)")
+    add("--key", metavar="FILE", help="private key that signs the summary")
+    add(
+        "--yes",
+        action="store_true",
+        help="do not ask before writing; replace an existing file",
+    )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """The option --limit, whose pairs of name and number are ``limits``."""
+    parser.add_argument(
+        "--limit",
+        metavar="NAME=NUMBER",
+        dest="limits",
+        action="extend",
+        nargs="+",
+        default=[],
+        help=(
+            "the most that the request may cost this node, such as epochs=5000 or "
+            "most_epsilon=2; the error of a request that costs more names the limit"
+        ),
+    )
+
+
+def _add_ledger(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "ledger",
+        ledger_command,
+        summary="at a node: say what its replies have spent of epsilon, and list them",
+    )
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="the folder of --state, where replies are kept"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_keys(commands) -> None:
@@ -521,8 +663,8 @@ def _add_signatures(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _level_of_intervals(text: str) -> float:
-    """Return the level of intervals that was typed, before anybody is asked."""
+def _between_0_and_1(text: str) -> float:
+    """Return the level or probability that was typed, before anybody is asked."""
     try:
         level = float(text)
     except ValueError:

@@ -19,8 +19,10 @@ from ..messages import (
     write_bytes,
 )
 from ..parties import Summary, load_message
+from ..private import Privacy
 from ._files import writer_of
 from ._front import read_front
+from ._privacy import read_privacy
 
 WAITING = 3  # the exit code where replies are missing
 # How the page of a report begins.
@@ -45,6 +47,9 @@ def start_command(args: argparse.Namespace) -> int:
     aggregator = aggregator_of(
         METHOD_WORDS[args.method], {}, args.parameters, args.front
     )
+    if args.privacy is not None:
+        aggregator.set_params(privacy=read_privacy(args.privacy))
+        aggregator._method()  # which refuses here what does not go with noise
     exchange = Exchange(
         args.folder,
         aggregator,
@@ -168,6 +173,11 @@ def _agreement_of(folder: Path) -> Agreement | None:
 
 def of_summaries(summaries: list[Summary], args: argparse.Namespace) -> BaseAggregator:
     first = summaries[0]
+    if "privacy" in first.settings:  # of noisy sums every method makes its own
+        method = METHOD_WORDS[args.method or "linear"]
+        aggregator = aggregator_of(method, {}, args.parameters, args.front)
+        aggregator.set_params(privacy=Privacy.from_settings(first.settings["privacy"]))
+        return aggregator.set_params(estimators=summaries).fit()
     method = METHOD_WORDS[args.method] if args.method else first.method
     if method not in METHOD_WORDS.values():
         raise ValueError(

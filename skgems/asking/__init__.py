@@ -32,7 +32,6 @@ from ._joining import federated_fit
 from ._keep_replies import KeepRepliesMixin
 from ._lines import check_reply_of
 from ._plans import (
-    MOST_GRIDS,
     Shares,
     ask_counts,
     ask_inverse_temperature,

@@ -8,7 +8,7 @@ card know the other. What only the owner of the model can know is to be filled i
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from math import isnan
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,10 +18,8 @@ from ..disclosure import min_rows_of
 from ..evaluation import Evaluation
 from ..messages import disclosure_in_words
 from ..parties import Summary
+from ..private import agreement_in_words
 from ._report_tables import table_of_columns
-
-if TYPE_CHECKING:
-    from ._report import Report
 
 # How parts begin that only the owner of the model can write.
 TO_FILL_IN = "**To fill in**:"
@@ -51,21 +49,19 @@ _USE_AND_CONTACT = (
 )
 
 
-def card_of(
-    aggregator: BaseEstimator, report: "Report", evaluation: Evaluation | None
-) -> str:
-    """Return the model card of a fitted aggregator; None: it was not evaluated."""
+def card_of(aggregator: BaseEstimator, report: Any) -> str:
+    """Return the model card of a fitted aggregator, with its `Report`."""
+    evaluation = report.evaluation
     summaries = [
         member for member in aggregator.estimators_ if isinstance(member, Summary)
     ]
-    doubts = [*report.doubts, *(evaluation.doubts if evaluation is not None else ())]
     sections = [
         *_description(aggregator, evaluation),
-        *_intended_uses(list(dict.fromkeys(doubts))),
+        *_intended_uses(report.doubts),
         *_population(aggregator, summaries, evaluation),
         *_training(aggregator, summaries, report),
         *_evaluation_results(report, evaluation),
-        *_disclosure(aggregator, summaries),
+        *_disclosure(aggregator, summaries, report),
         *_USE_AND_CONTACT,
     ]
     n_to_fill_in = sum(section.count(TO_FILL_IN) for section in sections)
@@ -212,7 +208,7 @@ def _with_share(n_of_class: int, n_rows: int) -> str:
 
 
 def _training(
-    aggregator: BaseEstimator, summaries: Sequence[Summary], report: "Report"
+    aggregator: BaseEstimator, summaries: Sequence[Summary], report: Any
 ) -> list[str]:
     """Return how the model was made: what was sent, settings, versions."""
     classes = [
@@ -277,7 +273,7 @@ def _coefficients(aggregator: BaseEstimator) -> list[str]:
     ]
 
 
-def _lines_of_messages(summaries: Sequence[Summary], report: "Report") -> list[str]:
+def _lines_of_messages(summaries: Sequence[Summary], report: Any) -> list[str]:
     """A line for each message, and for each file: what came, and under which bound."""
     lines = []
     for message in report.messages:
@@ -296,19 +292,24 @@ def _lines_of_messages(summaries: Sequence[Summary], report: "Report") -> list[s
             )
     lines += [
         f"- File of node {summary.name!r}: {summary.n_bytes:,} bytes, made with "
-        f"min_rows={min_rows_of(summary.disclosure)}, SHA-256 digest "
-        f"{summary.message.digest}."
+        f"{_protection_of(summary)}, SHA-256 digest {summary.message.digest}."
         for summary in summaries
     ]
     return lines
 
 
-def _evaluation_results(report: "Report", evaluation: Evaluation | None) -> list[str]:
+def _protection_of(summary: Summary) -> str:
+    """Return what protects the rows of a file, in words."""
+    if "privacy" in summary.settings:
+        return "noise"
+    return f"min_rows={min_rows_of(summary.disclosure)}"
+
+
+def _evaluation_results(report: Any, evaluation: Evaluation | None) -> list[str]:
     """Return metrics by node, and what they mean; calibration if it is known."""
     section = ["## Evaluation Results"]
     if evaluation is not None:
-        parts = evaluation._page().parts  # whose doubts are at the top of the card
-        section += [part.markdown() for part in parts if not isinstance(part, Points)]
+        section += [part.markdown() for part in evaluation.parts]
         section += ["### Calibration", *_calibration(evaluation)]
     section += ["### What the fit measured", table_of_columns(report.nodes).markdown()]
     if evaluation is not None:
@@ -349,7 +350,9 @@ def _calibration(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _disclosure(aggregator: BaseEstimator, summaries: Sequence[Summary]) -> list[str]:
+def _disclosure(
+    aggregator: BaseEstimator, summaries: Sequence[Summary], report: Any
+) -> list[str]:
     """Return under which rule nodes told of their rows, and what can be guessed."""
     section = ["## Disclosure and privacy"]
     agreement = getattr(aggregator.estimators, "agreement", None)
@@ -362,17 +365,19 @@ def _disclosure(aggregator: BaseEstimator, summaries: Sequence[Summary]) -> list
     if guesses:
         points = Points(heading="What can be guessed about a row", sentences=guesses)
         section.append(points.markdown())
-    if aggregator.get_params(deep=False).get("privacy") is None:
-        section.append(
-            "No noise was added to what nodes told. So no bound of differential "
-            "privacy is claimed."
-        )
+    section.append(
+        as_markdown(report.noise)
+        or "No noise was added to what nodes told. So no bound of differential privacy "
+        "is claimed."
+    )
     section.append(
         f"{TO_FILL_IN} on which ground the rows may be used (consent, law, ethics "
         "committee), and who answers for them at each node."
     )
     if agreement is not None:
-        sentences = [f"- {as_markdown(text)}" for text in agreement.says.values()]
+        sentences = [
+            f"- {as_markdown(text)}" for text in agreement_in_words(agreement).values()
+        ]
         section += ["### Agreement", "\n".join(sentences)]
     return section
 

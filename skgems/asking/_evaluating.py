@@ -5,7 +5,6 @@ from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, check_no_label_missing
@@ -18,10 +17,11 @@ from ..evaluation import (
     evaluation_of,
     told_of_model,
 )
-from ..local import digest, indices_of, local_model, net_of_state, to_logits
-from ..networks import ModuleState
-from ..parties import Summary, rows_of_nodes, shown_labels
+from ..local import digest, indices_of, local_model, to_logits
+from ..parties import rows_of_nodes
+from ..private import raise_needs_more
 from ._asked_metrics import asked_over_channel, content_of_layers
+from ._judged_models import check_labels_of_rows, named_members
 
 
 class EvaluateMixin:
@@ -97,6 +97,8 @@ class EvaluateMixin:
             )
         if X is not None:
             return _evaluated_here(self, X, y, nodes, threshold=threshold)
+        if self.privacy is not None:
+            raise_needs_more("evaluate without rows")
         evaluation, history = asked_over_channel(
             self, threshold=threshold, has_own=not self._has_front_of_its_own
         )
@@ -214,31 +216,3 @@ class RowsHere:
             own=own,
             min_rows=min_rows_of(self.rule),
         )
-
-
-# ---- models of nodes ----------------------------------------------------------------
-
-
-def check_labels_of_rows(y: np.ndarray, classes: list) -> None:
-    """Raise ValueError where all rows would count as wrong, whatever the models say."""
-    labels = np.unique(y).tolist()
-    if labels and set(labels).isdisjoint(classes):
-        raise ValueError(
-            "None of the labels in y is a class of the aggregate, so nothing can be "
-            f"scored. y holds {shown_labels(labels)}; the classes are "
-            f"{shown_labels(classes)}. Give labels as the nodes have them."
-        )
-
-
-def named_members(aggregator: BaseEstimator) -> list[tuple[str, object]]:
-    """Name and classifier of each node; of a summary what it says of its network."""
-    named_members = []
-    for name, member in zip(
-        aggregator.node_names_, aggregator.estimators_, strict=True
-    ):
-        classifier = member.network if isinstance(member, Summary) else member
-        if isinstance(classifier, ModuleState):
-            # The average is a net of the same module.
-            classifier = net_of_state(aggregator.net_, classifier, name=name)
-        named_members.append((name, classifier))
-    return named_members

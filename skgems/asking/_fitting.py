@@ -6,8 +6,8 @@ from joblib import Memory
 from numpy.typing import ArrayLike
 
 from ..base import BaseAggregator, Method
-from ..parties import Federation, Record, RowsLike
-from ._asked_nodes import AskedNodes
+from ..parties import Federation, Record, RowsLike, with_noisy_summaries
+from ._asked_nodes import AskedNodes, Context
 from ._channel import InProcess
 from ._reading import read_federation
 from ._run import Run
@@ -61,15 +61,19 @@ def fit_method(
         method = aggregator._method()
     if sample_weight is not None:
         method.check_takes_weights()
+    reader = aggregator
+    if X is not None and aggregator.privacy is not None:
+        reader = with_noisy_summaries(aggregator, X, y, nodes, held_out, groups=groups)
+        X = y = nodes = held_out = groups = None
     federation = read_federation(
-        aggregator,
+        reader,
         X,
         y,
         nodes,
         held_out,
         groups=groups,
         sample_weight=sample_weight,
-        simulation=method.simulation(aggregator),
+        method=method,
     )
     method.check(federation)
     if hasattr(aggregator, "keep_replies"):
@@ -117,6 +121,7 @@ def run_over(
             silent=[node.name for node in federation.nodes if not node.can_reply],
             keeps=records is not None,
         ),
+        context=Context(),
     )
     run.history += federation.front_history
     return run

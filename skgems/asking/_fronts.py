@@ -21,6 +21,7 @@ from ..networks import dropped_in_table, is_fitted
 from ..parties import (
     Members,
     RowsLike,
+    WeightedRows,
     as_mask,
     fitted_without_learning,
     labels_of_rows,
@@ -308,44 +309,39 @@ def fit_front(
     return run(front_plan(front)), run.history
 
 
-def front_for(
+def fitted_front(
     aggregator: BaseAggregator,
-    X: RowsLike,
-    nodes: ArrayLike | None,
+    front: Front,
+    user_rows: WeightedRows,
     *,
-    y: ArrayLike | None,
-    held_out: ArrayLike | None,
-    groups: ArrayLike | None,
     joined: Run | None,
     members: Members,
-) -> tuple[Front | None, list[dict]]:
-    """The fitted front, if there is one, and the history of its messages.
+) -> tuple[Front, list[dict]]:
+    """Return the front that is agreed on, as it is fitted, and its messages.
 
-    It is the agreed one if that is fitted, or that which was fitted over the channel;
-    else it is fitted to the rows of the nodes here.
+    It is that which was fitted over the channel, or is fitted to the rows of the nodes
+    here, if it is not fitted.
     """
-    front = aggregator._agreed_front
-    if front is None:
-        return None, []
     if joined is not None:
         return front_of_content(joined.context.front), []
     if front.columns is not None:
         return front, []
+    X = user_rows.X
     if X is None:
         fitted = fitted_without_learning(front)
         if fitted is None:
             raise_front_not_fitted(front)
         return fitted, []
-    mask = as_mask(held_out, X)
+    mask = as_mask(user_rows.held_out, X)
     if aggregator.front is None:  # it is one that trees need, and nobody has agreed on
         front = replace(front, columns=_columns_of_all(members, X))
     advanced, history = fit_front(
         front,
         X,
-        nodes,
-        y=y,
+        user_rows.nodes,
+        y=user_rows.y,
         held_out=mask,
-        groups=as_groups(groups, X),
+        groups=as_groups(user_rows.groups, X),
         disclosure=disclosure_within(aggregator.disclosure),
         n_jobs=aggregator.n_jobs,
     )

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 
-from ..base import BaseAggregator, keeps_warnings
+from ..base import BaseAggregator, noted_warnings
 from ..compat import fit_context
 from ..messages import Agreement
 from ..parties import Summary
-from ..progress import shown
+from ..progress import showing
 from ..spaces import EmptyIntersectionError, NoSpaceError
 from ._asked_nodes import AskedNodes, Context
 from ._channel import Channel, as_channel
@@ -73,23 +73,28 @@ def federated_fit(fit: Callable) -> Callable:
     """
 
     @fit_context(prefer_skip_nested_validation=False)
-    @keeps_warnings
     @wraps(fit)
     def fit_on_remaining_nodes(
         aggregator: BaseAggregator, *args: object, **kwargs: object
     ) -> object:
-        try:
-            while True:
-                try:
-                    return shown(fit)(aggregator, *args, **kwargs)
-                except NodesLostError as error:
-                    # It has the names of who is left, and the history.
-                    aggregator._run_of_remaining_nodes = error.run
-                except (NoSpaceError, EmptyIntersectionError) as error:
-                    # A search prints the traceback of each fit that fails, and what
-                    # is called in here says nothing of a level that is too high.
-                    raise error.with_traceback(None) from None
-        finally:
-            vars(aggregator).pop("_run_of_remaining_nodes", None)
+        with noted_warnings() as texts, showing(aggregator.verbose):
+            try:
+                while True:
+                    try:
+                        fitted = fit(aggregator, *args, **kwargs)
+                        break
+                    except NodesLostError as error:
+                        # It has the names of who is left, and the history.
+                        aggregator._run_of_remaining_nodes = error.run
+                    except (NoSpaceError, EmptyIntersectionError) as error:
+                        # A search prints the traceback of each fit that fails, and
+                        # what is called in here says nothing of a level that is too
+                        # high.
+                        raise error.with_traceback(None) from None
+            finally:
+                vars(aggregator).pop("_run_of_remaining_nodes", None)
+        # The same warning may come from several nodes; a report says it once.
+        aggregator._fit_warnings = tuple(dict.fromkeys(texts))
+        return fitted
 
     return fit_on_remaining_nodes

@@ -16,9 +16,9 @@ from ..messages import (
     Reply,
     check_reply,
     check_signed,
-    joins_in,
     reply_in,
     sealed,
+    summaries_in,
 )
 from ._asked_nodes import AskedNodes, Context
 from ._channel import Channel
@@ -199,9 +199,9 @@ def check_reply_of(
 ) -> None:
     """Raise ValueError unless a reply fits its request, and is of this node."""
     check_reply(request, reply, described=described)
-    for content in joins_in(reply):
-        if content["name"] != name:
-            raise ValueError(f"summary.name is {content['name']!r}, not {name!r}.")
+    for summary in summaries_in(reply):
+        if summary.name != name:
+            raise ValueError(f"summary.name is {summary.name!r}, not {name!r}.")
 
 
 def _in_order(

@@ -8,13 +8,10 @@ import numpy as np
 
 from ..local import indices_of
 from ..messages import Message
-from ..moments import N_GRIDS, TemperatureSearch
+from ..moments import TemperatureSearch
 from ..networks import Coordinates, Layers
 from ..parties import Federation
 from ._warnings import warn_of_many_rows
-
-# Messages that the search for a factor takes, at most.
-MOST_GRIDS = 1 + N_GRIDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,10 @@
 """Read what a user gave to ``fit``, and ask nodes where that needs them."""
 
-from dataclasses import replace
-
 from numpy.typing import ArrayLike
 
 from ..base import (
     BaseAggregator,
+    Method,
     NodePairs,
     check_no_label_missing,
     is_channel,
@@ -17,13 +16,14 @@ from ..parties import (
     Members,
     RowsLike,
     Simulation,
+    WeightedRows,
     as_front_takes_them,
     node_names_of,
     read_members,
     read_parties,
     weighted_rows,
 )
-from ._fronts import front_for
+from ._fronts import fitted_front
 from ._joining import join_channel
 from ._run import Run
 
@@ -37,7 +37,7 @@ def read_federation(
     *,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
-    simulation: Simulation | None = None,
+    method: Method | None = None,
 ) -> Federation:
     """Validate the input of ``fit`` of an aggregator, which is not changed.
 
@@ -55,9 +55,9 @@ def read_federation(
     sample_weight : array-like, default=None
         How much each row counts in the sums over the rows of a node. Rows of weight
         zero are left out. Pass it on if the aggregator is made of such sums only.
-    simulation : Simulation, default=None
-        How nodes are simulated if their classifiers are not fitted. If None, this
-        follows the parameters of the aggregator.
+    method : Method, default=None
+        What the aggregator does with its nodes, if that was read from its parameters
+        before. If None, it is read from them.
 
     Returns
     -------
@@ -81,29 +81,33 @@ def read_federation(
     >>> federation.classes.tolist(), federation.seen.tolist()
     (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
     """
-    given = weighted_rows(
-        X, y, sample_weight, nodes=nodes, held_out=held_out, groups=groups
+    if method is None:
+        method = aggregator._method()
+    user_rows = WeightedRows(
+        X=X, y=y, nodes=nodes, held_out=held_out, groups=groups, weights=None
     )
-    members, joined = _members_for(aggregator, given.X, given.nodes)
-    is_simulated = not split_by_state(members.names, members.classifiers)
-    if given.y is not None:
-        check_no_label_missing(given.y, given.nodes)
-    X = as_front_takes_them(aggregator, given.X)
-    front, front_history = front_for(
-        aggregator,
-        X,
-        given.nodes,
-        y=given.y,
-        held_out=given.held_out,
-        groups=given.groups,
-        joined=joined,
-        members=members,
-    )
+    if sample_weight is not None:
+        user_rows = weighted_rows(
+            X, y, sample_weight, nodes=nodes, held_out=held_out, groups=groups
+        )
+    members, joined = _members_for(aggregator, user_rows.X, user_rows.nodes)
+    simulation = None
+    if not split_by_state(members.names, members.classifiers):
+        simulation = Simulation.from_method(method, aggregator)
+    if user_rows.y is not None:
+        check_no_label_missing(user_rows.y, user_rows.nodes)
+    front = aggregator._agreed_front
+    front_history: list[dict] = []
+    if front is not None:
+        user_rows = as_front_takes_them(front, user_rows)
+        front, front_history = fitted_front(
+            aggregator, front, user_rows, joined=joined, members=members
+        )
     return read_parties(
         aggregator,
-        replace(given, X=X),
+        user_rows,
+        takes=method.takes,
         members=members,
-        is_simulated=is_simulated,
         simulation=simulation,
         joined=joined,
         front=front,

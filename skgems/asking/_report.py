@@ -22,16 +22,14 @@ from ..base import (
 )
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
-from ..evaluation import doubts_about_accuracies, doubts_about_gains
+from ..evaluation import Evaluation, doubts_about_accuracies, doubts_about_gains
 from ..local import indices_of, local_model
 from ..messages import ROUNDING, TASKS
 from ..parties import Summary, rows_of_nodes, shown_labels
+from ..private import noise_told
 from ._card import card_of
-from ._evaluating import (
-    EvaluateMixin,
-    check_labels_of_rows,
-    named_members,
-)
+from ._evaluating import EvaluateMixin
+from ._judged_models import check_labels_of_rows, named_members
 from ._report_tables import (
     HEADS,
     lines_of_table,
@@ -87,8 +85,14 @@ class Report(ResultMixin):
         Which nodes would tell less under the default rule of disclosure if they were
         apart, as far as numbers of rows say it. It is of a fit in one process without a
         rule.
+    noise : str
+        What the noise on the sums of nodes promises, if `privacy` is set.
     legend : dict of str to str
         Meaning of columns in the table of nodes, and the rows that they refer to.
+    evaluation : Evaluation or None
+        How good the aggregate is at each node: areas under ROC curves, predictive
+        values, calibration. It is there if rows were passed, or if the nodes were asked
+        by ``evaluate``.
     bytes_of_bins : int or None
         For trees that were grown at the nodes: about how many bytes the rows of all
         nodes take in the bins of the trees. If the nodes sent more about trees, the
@@ -103,7 +107,9 @@ class Report(ResultMixin):
     proof: str = ""
     columns: str = ""
     withheld: str = ""
+    noise: str = ""
     legend: Mapping = field(default_factory=dict)
+    evaluation: Evaluation | None = None
     bytes_of_bins: int | None = None
 
     def to_frame(self) -> "pandas.DataFrame":
@@ -144,7 +150,7 @@ class Report(ResultMixin):
     @property
     def _sentences(self) -> list[str]:
         """List what is said of all nodes together, beside doubts."""
-        sentences = [self.sent, self.columns, self.proof, self.withheld]
+        sentences = [self.sent, self.columns, self.proof, self.withheld, self.noise]
         return [sentence for sentence in sentences if sentence]
 
     @property
@@ -164,6 +170,8 @@ class Report(ResultMixin):
             lines.append(filled(f"{title}: {meaning}"))
         if self.legend:
             lines.append("")
+        if self.evaluation is not None:
+            lines += [Page(title="", parts=self.evaluation.parts).text, ""]
         sentences = [*self._sentences, *(f"Doubt: {doubt}" for doubt in self.doubts)]
         lines += [filled(sentence) for sentence in sentences]
         return "\n".join(lines)
@@ -176,6 +184,7 @@ class Report(ResultMixin):
             table_of_columns(self.nodes),
             *([definitions] if self.legend else []),
             table_of_columns(self.classes),
+            *(self.evaluation.parts if self.evaluation is not None else ()),
             Paragraph(text=self.in_one_paragraph),
         ]
         if self.doubts:
@@ -190,6 +199,7 @@ class Report(ResultMixin):
             table_of_columns(self.nodes).markdown(),
             "\n".join(legend),
             table_of_columns(self.classes).markdown(),
+            "" if self.evaluation is None else self.evaluation.to_markdown(),
             self.in_one_paragraph,
             "Reasons for doubt:",
             "\n".join(doubts),
@@ -249,15 +259,20 @@ class ReportMixin(EvaluateMixin):
             self, seen_classes=seen_classes, summaries=summaries
         )
         columns |= _columns_of_trust(self)
+        evaluation = getattr(self, "evaluation_", None)
         legend = _legend_of_fit(self, are_sent=any(summaries))
         if X is not None:
             columns |= self._scored(X, y, nodes)
+            if len(self.classes_) > 1:
+                evaluation = self.evaluate(X, y, nodes)
             if nodes is None:
                 legend |= _legend_of_rows("All rows that were passed to report().")
             else:
                 legend |= _legend_of_rows(
                     "The rows of the node among those that were passed to report()."
                 )
+        elif evaluation is not None:
+            columns |= _columns_of_evaluation(evaluation, columns=columns)
         columns["gain"] = _gains(columns)
         columns_with_values = {
             name: columns[name]
@@ -270,13 +285,22 @@ class ReportMixin(EvaluateMixin):
             nodes=columns_with_values,
             classes=classes,
             messages=tuple(self.history_),
-            doubts=tuple(_doubts(self, nodes=columns_with_values, classes=classes)),
+            doubts=tuple(
+                _doubts(
+                    self,
+                    nodes=columns_with_values,
+                    classes=classes,
+                    evaluation=evaluation,
+                )
+            ),
             proof=_proof(self),
             columns=_columns_in_words(self),
             withheld=withheld_in_words(self),
+            noise=noise_told(self),
             legend={
                 name: legend[name] for name in columns_with_values if name in legend
             },
+            evaluation=evaluation,
             bytes_of_bins=self._bytes_of_bins
             if _n_bytes_about_trees(self.history_)
             else None,
@@ -331,10 +355,7 @@ class ReportMixin(EvaluateMixin):
             Without rows, the card has what :meth:`evaluate` has asked the nodes before.
         """
         report = self.report(**rows)
-        evaluation = getattr(self, "evaluation_", None)
-        if rows.get("X") is not None and len(self.classes_) > 1:
-            evaluation = self.evaluate(**rows)
-        card = card_of(self, report, evaluation)
+        card = card_of(self, report)
         Path(path).write_text(card, encoding="utf-8")
 
 
@@ -354,6 +375,11 @@ def _columns_of_nodes(
     summaries: list[Summary | None],
 ) -> dict[str, list]:
     """Columns of what nodes are, and of what they sent; None where nothing is known."""
+    if aggregator.privacy is not None:  # what else is there is public, of no rows
+        return {
+            "node": list(aggregator.node_names_),
+            "bytes": [summary and summary.n_bytes for summary in summaries],
+        }
     columns = {
         "node": list(aggregator.node_names_),
         "classes": [", ".join(map(str, labels)) for labels in seen_classes],
@@ -433,6 +459,26 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
             scores["aggregate"], scores["local"], shares=last_layer._largest_shares
         )
     return columns
+
+
+def _columns_of_evaluation(
+    evaluation: Evaluation, *, columns: Mapping[str, list]
+) -> dict[str, list]:
+    """Columns of accuracies that nodes have told, where the fit has measured none."""
+    if any(value is not None for value in columns.get("aggregate_accuracy", ())):
+        return {}
+    told = evaluation.columns
+    place_of = {name: place for place, name in enumerate(told["node"][:-1])}
+    places = [place_of.get(name) for name in columns["node"]]
+    names = {
+        "aggregate_accuracy": "accuracy",
+        "local_accuracy": "local_accuracy",
+        "largest_class": "largest_class",
+    }
+    return {
+        name: [None if place is None else told[column][place] for place in places]
+        for name, column in names.items()
+    }
 
 
 def _shares_beside(
@@ -565,7 +611,11 @@ def _proof(aggregator: BaseEstimator) -> str:
 
 
 def _doubts(
-    aggregator: BaseEstimator, *, nodes: Mapping, classes: Mapping
+    aggregator: BaseEstimator,
+    *,
+    nodes: Mapping,
+    classes: Mapping,
+    evaluation: Evaluation | None = None,
 ) -> list[str]:
     """Reasons not to trust a fitted aggregator, each once."""
     doubts = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
@@ -578,6 +628,8 @@ def _doubts(
     doubts += doubts_about_accuracies(
         names, nodes.get("aggregate_accuracy", ()), nodes.get("largest_class", ())
     )
+    if evaluation is not None:
+        doubts += evaluation.doubts
     one_vs_rest = getattr(aggregator, "_one_vs_rest", ())
     if one_vs_rest:
         doubts.append(

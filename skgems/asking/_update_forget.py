@@ -27,6 +27,7 @@ from ..parties import (
     check_feature_names,
     read_members,
 )
+from ..private import raise_needs_more
 from ..progress import shown
 from ._fitting import run_of, set_attributes
 from ._reading import read_federation
@@ -291,6 +292,8 @@ class UpdateForgetMixin:
     def _replies(self, method: str) -> KeptReplies:
         """Return all nodes' kept replies, for a method that asks them nothing."""
         check_is_fitted(self)
+        if self.privacy is not None:
+            raise_needs_more(method)
         if self._kept is None:
             raise ValueError("No replies were kept. Set keep_replies=True before fit.")
         for parameter in self._method_class.parameters_of_nodes:

@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..base import BaseAggregator, layer_attributes, linear_attributes
+from ..base import BaseAggregator, layer_attributes
 from ..local import LocalModel, local_model, to_logits
-from ..networks import Network, to_logistic_regression, to_mlp_classifier, to_module
+from ..networks import (
+    Network,
+    linear_attributes,
+    to_logistic_regression,
+    to_mlp_classifier,
+    to_module,
+)
 from ._averages import with_outputs
 
 if TYPE_CHECKING:

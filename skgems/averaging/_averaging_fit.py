@@ -63,9 +63,10 @@ class AveragingMethod(Method):
         return AveragingTerms(n_rounds=self.n_rounds)
 
     @cached_property
-    def rng(self) -> np.random.RandomState:
-        """Return the source of both, the simulation and the rounds."""
-        return check_random_state(self.random_state)
+    def _seed_and_rng(self) -> tuple[int, np.random.RandomState]:
+        """Return the seed of first weights, and the source that it was drawn from."""
+        rng = check_random_state(self.random_state)
+        return rng.randint(2**31 - 1), rng
 
     def check_one_message(self) -> None:
         if self.n_rounds:
@@ -80,11 +81,11 @@ class AveragingMethod(Method):
 
         TypeError where they could not train in rounds.
         """
-        init_seed = self.rng.randint(2**31 - 1)
+        init_seed, _ = self._seed_and_rng
         if self.n_rounds:
             _check_trainable(aggregator)
         return replace(
-            Simulation.from_aggregator(aggregator),
+            Simulation.from_aggregator(aggregator, self.takes),
             common_seed=init_seed if self.common_init else None,
             fit=start_local if self.n_rounds else fit_local,
         )
@@ -216,13 +217,14 @@ class AveragingMethod(Method):
         buffers: Collection[int],
     ) -> Generator:
         """Plan of the last shared model, and of a dict for each round."""
+        _, rng = self._seed_and_rng
         if isinstance(self.server, Downpour):
             self.server._validate_params()
             return self.server.plan(
                 start,
                 weights,
                 classes,
-                self.rng,
+                rng,
                 n_rounds=self.n_rounds,
                 rate=self.learning_rate,
                 buffers=buffers,
@@ -234,7 +236,7 @@ class AveragingMethod(Method):
             schedule=self.schedule,
             combine=self._combine,
         )
-        return rounds.plan(start, weights, classes, self.rng)
+        return rounds.plan(start, weights, classes, rng)
 
 
 # ---- nodes that train ----------------------------------------------------------------

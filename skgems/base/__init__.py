@@ -27,11 +27,9 @@ from ._export import (
     NetworkExportMixin,
     TunedNetworkMixin,
     layer_attributes,
-    linear_attributes,
     tuned_attributes,
     tuning_step,
 )
-from ._labels import check_no_label_missing, encode_labels
 from ._members import (
     PUBLIC_NAME,
     SEEDS_BELOW,
@@ -63,6 +61,8 @@ from ._shown import (
 )
 from ._validation import (
     Features,
+    check_no_label_missing,
+    encode_labels,
     validated_for_fit,
     validated_public_rows,
     validated_rows_for_fit,

@@ -25,12 +25,11 @@ from ..steps import (
     Front,
     check_tree,
 )
-from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, NodePairs, is_channel, named_members
 from ._method import Method
 from ._parts import Part
 from ._shown import Columns, Records
-from ._validation import Rows, as_numbers
+from ._validation import Rows, as_numbers, check_no_label_missing
 from ._warnings import MOST_LISTED, warn_user
 
 
@@ -71,11 +70,15 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     front = None  # transformers that all agree on; a parameter of most
     disclosure = "auto"  # the rule for what nodes tell of rows; a parameter of most
+    privacy = None  # the noise on what nodes tell of rows; a parameter of some
     _factor = 1.0  # on decision values, which makes them logits
+    _row_bounds = None  # what rows are put within before the model; None: as they are
     _has_sums = True  # whether what nodes sent is here, which a pickle leaves out
     _allows: Allows = Allows()  # what rows may be like; may be a property
     # What it does with its nodes. Its fields are parameters of the aggregator.
     _method_class: ClassVar[type[Method]] = Method
+    # What it does where `privacy` puts noise on what nodes tell.
+    _noisy_method_class: ClassVar[type[Method]] = Method
     # Aggregators that have terms, by name: those whose `estimators` may be a channel.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
     # Parameters that are objects, by name: the class of each.
@@ -172,6 +175,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def _method(self) -> Method:
         """Return what the aggregator does with its nodes, by its parameters."""
+        if self.privacy is not None:
+            return self._noisy_method_class.from_aggregator(self)
         return self._method_class.from_aggregator(self)
 
     @property
@@ -219,7 +224,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
                 accept_sparse="csr",
                 ensure_all_finite=self._finite_values,
             )
-        return as_numbers(self, X, reset=reset)
+        rows = as_numbers(self, X, reset=reset)
+        if reset or self._row_bounds is None:
+            return rows
+        return self._row_bounds.within(rows)
 
     @property
     def _has_front_of_its_own(self) -> bool:
@@ -264,6 +272,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         vars(self).pop("_has_sums", None)  # of one that was read from a pickle
+        vars(self).pop("_row_bounds", None)  # of a fit with privacy
         for name, kind in _TABLES.items():
             if attributes.get(name) is not None:
                 attributes[name] = kind(attributes[name])
@@ -271,6 +280,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def _exported(self, classifier: BaseEstimator) -> BaseEstimator:
         """A plain classifier as it takes rows: after the front, or with their names."""
+        if self._row_bounds is not None:
+            return Pipeline(
+                [("bounds", self._row_bounds.as_step()), ("classifier", classifier)]
+            )
         if getattr(self, "_front", None) is not None:
             return Pipeline([("front", self.front_), ("classifier", classifier)])
         if hasattr(self, "feature_names_in_"):

@@ -14,6 +14,7 @@ from ..compat import fit_context
 from ..networks import (
     Layers,
     as_two_logits,
+    linear_attributes,
     linear_logits,
     to_logistic_regression,
     to_mlp_classifier,
@@ -36,17 +37,6 @@ def layer_attributes(layers: Layers) -> dict[str, list[np.ndarray]]:
     """The weights as an MLPClassifier publishes them: of two classes one output."""
     layers = layers.contracted()
     return {"coefs_": list(layers.coefs), "intercepts_": list(layers.intercepts)}
-
-
-def linear_attributes(W: np.ndarray) -> dict[str, np.ndarray]:
-    """The weights as a LogisticRegression publishes them.
-
-    ``W`` is (n_features + 1, n_classes), intercepts last. Of two classes ``coef_`` has
-    one row, w_1 - w_0: the logit of the second against the first.
-    """
-    if W.shape[1] == 2:
-        W = W[:, 1:] - W[:, :1]
-    return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
 
 
 def tuning_step(method: Callable) -> Callable:

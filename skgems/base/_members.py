@@ -188,18 +188,18 @@ def named_members(
     they may be any.
     """
     members = _listed_members(estimators)
-    n_named = sum(map(_is_pair, members))
-    if n_named == 0:
+    # A numpy.str_ would show as such.
+    names = [str(member[0]) for member in members if _is_pair(member)]
+    if not names:
         return [str(index) for index in range(len(members))], members
-    if n_named < len(members):
+    if not isinstance(estimators, NodePairs):
+        check_are_no_parameters(names, parameter_names=parameter_names)
+    if len(names) < len(members):
         raise TypeError(
             "estimators mixes (name, classifier) tuples with bare classifiers; name "
             "all of them or none."
         )
-    names = [str(name) for name, _ in members]  # a numpy.str_ would show as such
     _check_names(names)
-    if not isinstance(estimators, NodePairs):
-        check_are_no_parameters(names, parameter_names=parameter_names)
     return names, [classifier for _, classifier in members]
 
 

@@ -7,8 +7,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..base import BaseAggregator, Part
 from ..disclosure import Disclosure
-from ..gems import with_objects_of_settings
+from ..gems import GEMSLogisticAggregator, with_objects_of_settings
 from ..pooled import CLASSIFIERS, TREES, PooledTransformer
+from ..private import NoisyTerms, Privacy
 from ..spaces import Construction, Criterion, Geometry
 from ..steps import DocumentFront, front_of_content
 
@@ -82,6 +83,9 @@ def _check_parameters(kind: type[BaseEstimator], params: Mapping) -> None:
 
 def aggregator_of_settings(method: str, settings: Mapping) -> BaseAggregator:
     """Make the aggregator of the settings in a summary or an agreement."""
+    if method == NoisyTerms.method:  # whatever is made of its sums, they are the same
+        privacy = Privacy.from_settings(settings["privacy"])
+        return GEMSLogisticAggregator(privacy=privacy)
     params = with_objects_of_settings(settings)
     if "pooled" in params:
         params["pooled"] = _object(params["pooled"])

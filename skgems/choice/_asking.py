@@ -414,11 +414,10 @@ def _halves_plan(tried: list[Candidate], fronts: _Fronts) -> Generator:
     for name, reply in replies:
         for number, reason in reply.refused.items():
             sums.refusals.setdefault(int(number), {})[name] = reason
-        for number, content_of_half in reply.joins.items():
+        for number, joins in reply.joins.items():
             pair = sums.by_candidate[int(number)]
-            for summaries, half in zip(pair, HALF_NAMES, strict=True):
-                message = Message.of("join", **content_of_half[half])
-                summaries.append(Summary(message))
+            for summaries, joined in zip(pair, joins.by_half.values(), strict=True):
+                summaries.append(Summary(joined.as_message("join")))
     return sums
 
 

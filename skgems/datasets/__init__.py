@@ -11,10 +11,8 @@ array([0, 0, 1, 1, 0])
 """
 
 from ._groups import as_groups, parts_of_groups
-from ._labels import missing_labels
+from ._labels import PUBLIC, PUBLIC_NAME, missing_labels
 from ._partitions import (
-    PUBLIC,
-    PUBLIC_NAME,
     hold_out_public,
     partition_by_label,
     partition_dirichlet,

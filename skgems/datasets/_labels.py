@@ -1,8 +1,11 @@
-"""Labels that are missing: which rows have none."""
+"""Labels that are missing, and the node that public rows are labeled with."""
 
 import numpy as np
 from numpy.typing import NDArray
 
+# The node of public rows, where nodes are numbers and where they are names.
+PUBLIC = -1
+PUBLIC_NAME = "public"
 # Kinds of arrays whose values are never missing: truth values, integers and texts.
 _NEVER_MISSING = "biuUS"
 

@@ -11,13 +11,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ..compat import Interval, RealNotInt, StrOptions, validate_params
-from ._labels import missing_labels
+from ._labels import PUBLIC, PUBLIC_NAME, missing_labels
 
 RandomState = int | np.random.RandomState | None
 
-# The node of public rows, where nodes are numbers and where they are names.
-PUBLIC = -1
-PUBLIC_NAME = "public"
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 
 

@@ -172,5 +172,5 @@ def laxest_disclosure(rules: Iterable[Disclosure | None]) -> Disclosure | None:
 
 def disclosure_within(value: object) -> Disclosure | None:
     """Return the rule of a user's parameter for a fit in which nothing leaves."""
-    rule = disclosure_of(value)
-    return None if isinstance(value, str) else rule
+    is_default = isinstance(value, str) and value == "auto"
+    return None if is_default else disclosure_of(value)

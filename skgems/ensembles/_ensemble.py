@@ -13,7 +13,7 @@ from ..compat import HasMethods, StrOptions
 from ..local import to_logits
 from ..parties import Summary
 from ._ensemble_fit import EnsembleFit
-from ._given_rows import GivenRowsMixin
+from ._given_rows import GivenRowsMethod, GivenRowsMixin
 from ._stack_fit import odds_summary
 from ._votes import Vote
 
@@ -226,6 +226,7 @@ default=None
             nodes,
             held_out,
             groups=groups,
+            method=GivenRowsMethod(),
         )
         attributes = EnsembleFit.from_aggregator(self).attributes(
             federation, EnsembleAggregator

@@ -64,6 +64,8 @@ class GivenRowsMixin:
 
     def _validated_as_given(self, X, *, reset: bool) -> Rows | None:
         """Documents, or a table with texts; None of all other rows."""
+        if isinstance(X, np.ndarray) and X.dtype.kind in NUMBERS:
+            return None
         behind_front = not reset and getattr(self, "_front", None) is not None
         rows = None if behind_front else rows_as_given(X)
         if rows is None:

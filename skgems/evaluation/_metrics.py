@@ -29,30 +29,31 @@ _HEADS = {
     "rows": "rows",
     "positive": "positive",
     "auc": "AUC",
-    "local_auc": "AUC of own model",
+    "local_auc": "own AUC",
     "sensitivity": "sensitivity",
     "specificity": "specificity",
     "ppv": "PPV",
     "npv": "NPV",
     "accuracy": "accuracy",
-    "largest_class": "share of largest class",
-    "local_accuracy": "accuracy of own model",
-    "calibration_slope": "calibration slope",
-    "calibration_intercept": "calibration intercept",
+    "largest_class": "largest class",
+    "local_accuracy": "own accuracy",
+    "calibration_slope": "slope",
+    "calibration_intercept": "intercept",
 }
 _MEANINGS = {
     "auc": "Area under the ROC curve. It is 0.5 by chance.",
-    "local_auc": "That of the node's own model on the same rows, some of which it may "
+    "local_auc": "AUC of the node's own model on the same rows, some of which it may "
     "have been fitted to.",
     "sensitivity": "Share of the positive rows that are predicted to be (recall).",
     "specificity": "Share of the negative rows that are predicted to be.",
     "ppv": "Share of the rows predicted to be positive that are (precision).",
     "npv": "Share of the rows predicted to be negative that are.",
-    "largest_class": "The accuracy of always predicting the largest class.",
-    "calibration_slope": "1 for a calibrated model; below 1, probabilities are too "
-    "close to 0 and 1.",
-    "calibration_intercept": "0 for a calibrated model; above 0, it expects too few "
-    "positive rows.",
+    "largest_class": "Its share of the rows: the accuracy of always predicting it.",
+    "local_accuracy": "Accuracy of the node's own model.",
+    "calibration_slope": "Calibration slope. It is 1 for a calibrated model, and below "
+    "1 where probabilities are too close to 0 and 1.",
+    "calibration_intercept": "Calibration in the large. It is 0 for a calibrated model "
+    "and above 0 where too few positive rows are expected.",
 }
 
 
@@ -315,8 +316,20 @@ class Evaluation(ResultMixin):
                 records.append(record)
         return pd.DataFrame(records).set_index(["node", "class"])
 
+    def to_markdown(self) -> str:
+        """Return the tables and what their heads mean in Markdown."""
+        return Page(title="", parts=self.parts).markdown
+
     def _page(self) -> Page:
-        """Return tables by node and by class, what heads mean, and doubts."""
+        parts = list(self.parts)
+        if self.doubts:
+            doubts = [f"Doubt: {doubt}" for doubt in self.doubts]
+            parts.append(Points(heading="Reasons for doubt", sentences=doubts))
+        return Page(title="Evaluation by site", parts=parts)
+
+    @property
+    def parts(self) -> list:
+        """Return tables by node and by class and what heads mean, without doubts."""
         parts: list = [
             Paragraph(text=self._in_words),
             self._table_of(("rows", "positive", *_OF_SCORES, "local_auc", *_OF_LABELS)),
@@ -329,10 +342,7 @@ class Evaluation(ResultMixin):
         shown = [name for name in _MEANINGS if self._has(name)]
         meanings = {_HEADS[name]: _MEANINGS[name] for name in shown}
         parts.append(Definitions(heading="Columns", meanings=meanings))
-        if self.doubts:
-            doubts = [f"Doubt: {doubt}" for doubt in self.doubts]
-            parts.append(Points(heading="Reasons for doubt", sentences=doubts))
-        return Page(title="Evaluation by site", parts=parts)
+        return parts
 
     @property
     def _in_words(self) -> str:

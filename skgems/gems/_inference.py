@@ -14,6 +14,7 @@ from ..disclosure import Disclosure
 from ..inference import Inference
 from ..messages import Message, listed
 from ..parties import Federation, Record, Summary
+from ..private import raise_needs_more
 from ..steps import raw_columns
 from ..tasks import InferenceReply
 from ._contributions import contributions_of_nodes
@@ -41,8 +42,11 @@ class InferenceMixin:
 
         They are not those of a last layer, of which nobody asks for standard errors.
         """
+        terms = super()._agreed_terms
+        if self.privacy is not None:
+            return terms
         has_penalty = isinstance(self.C, str) or np.isfinite(self.C)
-        return replace(super()._agreed_terms, asks_for_inference=not has_penalty)
+        return replace(terms, asks_for_inference=not has_penalty)
 
     @validate_params(
         {
@@ -241,6 +245,8 @@ def kept_for_inference(state: Mapping, W: np.ndarray) -> KeptSums | None:
 
 def _check_can_infer(aggregator: InferenceMixin) -> None:
     """Raise ValueError where the aggregate is no logistic regression of sums."""
+    if aggregator.privacy is not None:
+        raise_needs_more("inference")
     labels = aggregator.classes_.tolist()
     if len(labels) < 2:
         raise ValueError(

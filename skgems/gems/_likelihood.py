@@ -27,20 +27,20 @@ from ..asking import (
     warn_of_variances,
 )
 from ..base import warn_user
-from ..local import as_class_weight, cached_call
+from ..local import as_class_weight, cached_call, common_form
 from ..messages import Message
 from ..moments import (
     ClassMoments,
     Contradictions,
     Likelihood,
     NodeLoss,
+    PooledForm,
     Span,
     claims_of_moments,
     contradicting_nodes,
     cross_validated_C,
     moments_kind,
 )
-from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
 from ..tasks import MomentsReply

@@ -19,14 +19,14 @@ from ..asking import (
     warn_of_trust,
     warn_of_variances,
 )
-from ..base import BaseAggregator, linear_attributes, validated_public_rows, warn_user
+from ..base import BaseAggregator, validated_public_rows, warn_user
 from ..local import Member, closed_form
-from ..messages import Message
 from ..moments import fit_inverse_temperature, moments_kind
-from ..networks import linear_logits
+from ..networks import linear_attributes, linear_logits
 from ..parties import Federation, Summary
 from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
+from ..tasks import JoinReply
 from ..tuning import FineTuned
 from ._further import with_objectives
 from ._inference_fit import CountsOfFit
@@ -208,12 +208,12 @@ class LinearMethod(LinearParameters):
         check_merges_all(self.robust)
         return merged_summary(aggregator, summaries, name)
 
-    def warn_of_summary(self, member: Member, reply: Message) -> None:
+    def warn_of_summary(self, member: Member, reply: JoinReply) -> None:
         estimator = member.model.estimator
         if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
-        for answer in reply.content["answers"].values():
-            kurtosis = answer["reply"].get("kurtosis")
+        for answer in reply.answers.values():
+            kurtosis = getattr(answer.reply, "kurtosis", None)
             if kurtosis is not None:
                 warn_of_tails({member.name: kurtosis}, members=[member])
         if self.moments.kind == "auto":

@@ -14,16 +14,18 @@ from ..asking import (
     read_federation,
     run_of,
 )
-from ..base import BaseAggregator, LinearExportMixin, tuning_step
+from ..base import Allows, BaseAggregator, LinearExportMixin, tuning_step
 from ..compat import Interval, StrOptions
 from ..disclosure import disclosure_of
 from ..guard import SummarizingMixin
 from ..parties import Summary
+from ..private import Privacy, raise_needs_more
 from ..progress import shown
 from ._further import Rounds
 from ._inference import InferenceMixin, kept_for_inference
 from ._linear_method import LinearMethod
 from ._node_scores import ask_scores
+from ._noise import NoisyLinearMethod
 from ._parameters import Moments, Spaces
 from ._problem import check_are_linear
 
@@ -151,6 +153,12 @@ default="auto"
         With "auto" it is ``Disclosure()`` for all that leaves a process, and there is
         no rule within ``fit(X, y)``, where nothing leaves. Pass a Disclosure to
         simulate an exchange under it. None is for parties that are one organization.
+    privacy : Privacy, default=None
+        Noise on the sums of each node, see :class:`~skgems.Privacy`. Each node then
+        sends one vector of sums, and nothing else that depends on its rows. The local
+        classifiers are set aside, and one covariance is of all classes. Rows are put
+        within the agreed bounds, also in predictions. Choose it if nobody may find out
+        whether a person is among the rows. None tells sums as `disclosure` lets them.
     front : transformer, default=None
         Transformers that all nodes apply before the model. An unfitted front is fitted
         to statistics that the nodes send, by :class:`~skgems.PooledTransformer`, which
@@ -311,7 +319,13 @@ default="auto"
     """
 
     _method_class = LinearMethod
-    _parts = {"n_rounds": Rounds, "spaces": Spaces, "moments": Moments}
+    _noisy_method_class = NoisyLinearMethod
+    _parts = {
+        "n_rounds": Rounds,
+        "spaces": Spaces,
+        "moments": Moments,
+        "privacy": Privacy,
+    }
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "epsilon": [StrOptions({"auto"}), "array-like", _FROM_0],
@@ -343,6 +357,7 @@ default="auto"
         keep_replies=False,
         memory=None,
         disclosure="auto",
+        privacy=None,
         front=None,
         n_jobs=None,
         verbose=0,
@@ -364,6 +379,7 @@ default="auto"
         self.keep_replies = keep_replies
         self.memory = memory
         self.disclosure = disclosure
+        self.privacy = privacy
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -478,6 +494,8 @@ default="auto"
         disclosure="auto",
         classes=None,
         space="auto",
+        state=None,
+        limits=None,
     ) -> Summary:
         """Make the summary that a node sends.
 
@@ -509,6 +527,14 @@ default="auto"
             ``spaces="gram"`` and tells how far single rows are. With "auto" it is sent
             if `epsilon` or `intersection` need it and ``disclosure`` is None. Set it to
             True to send it under a rule as well, or if the server may need it later.
+        state : str, os.PathLike or mutable mapping of str to bytes, default=None
+            The node's ledger, as for :func:`~skgems.guard.reply_to`, in which a
+            summary with noise (`privacy`) is counted and kept. The same rows get the
+            same summary again. If None, nobody counts what is drawn.
+        limits : Limits, default=None
+            With `state`, the most that may be spent (``most_epsilon``), and the most
+            memory and time. If None, the defaults of
+            :class:`~skgems.guard.Limits` are used.
 
         Returns
         -------
@@ -549,18 +575,23 @@ default="auto"
         >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
         True
         """
+        rows = {
+            "X": X,
+            "y": y,
+            "chunks": chunks,
+            "held_out": held_out,
+            "groups": groups,
+            "sample_weight": sample_weight,
+        }
+        if state is not None or limits is not None:
+            return self._summarize_in_ledger(
+                rows, name=name, state=state, limits=limits
+            )
         if space == "auto" and disclosure_of(disclosure) is not None:
             space = False
         return self._summarize(
             estimator,
-            rows={
-                "X": X,
-                "y": y,
-                "chunks": chunks,
-                "held_out": held_out,
-                "groups": groups,
-                "sample_weight": sample_weight,
-            },
+            rows=rows,
             name=name,
             disclosure=disclosure,
             classes=classes,
@@ -624,8 +655,14 @@ default="auto"
             If the aggregator was not fitted over a channel, or was fine-tuned since.
         """
         check_is_fitted(self)
+        if self.privacy is not None:
+            raise_needs_more("ask_scores")
         ask_scores(self, self.estimators)
         return self
+
+    @property
+    def _allows(self) -> Allows:
+        return Allows() if self.privacy is None else NoisyLinearMethod.allows
 
     def _drop_sums(self, state: dict) -> dict:
         """Return a state in which no attribute holds what nodes sent."""

@@ -12,10 +12,9 @@ import numpy as np
 
 from ..asking import read_federation, region_summary, run_of
 from ..base import BaseAggregator
-from ..moments import MOST_PARTS, Likelihood, fewer_parts
+from ..moments import MOST_PARTS, Likelihood, PooledForm, fewer_parts
 from ..networks import Coordinates, Network
 from ..parties import Federation, Summary
-from ..pooled import PooledForm
 from ._likelihood import warn_of_same_rows
 from ._sums import Sums
 
@@ -85,7 +84,7 @@ def _region_reply(
     moments = moments.some_parts(np.argsort(moments.columns, kind="stable"))
     content = {
         "labels": labels,
-        "moments": moments.as_arrays(),
+        "moments": moments.as_content(),
         "form": _form_content(sums.form),
         "scaled": sums.scaled,
     }

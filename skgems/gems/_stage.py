@@ -17,10 +17,15 @@ import numpy as np
 from ..asking import ask_inverse_temperature, kept_names, reason_of_trust
 from ..base import warn_user
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
+from ..moments import (
+    ROUNDING_OF_SUMS,
+    Contradictions,
+    Likelihood,
+    PooledForm,
+    Trust,
+)
 from ..networks import LayersBelow, as_two_logits
 from ..parties import Federation
-from ..pooled import PooledForm
 from ..progress import say
 from ..spaces import (
     EmptyIntersectionWarning,

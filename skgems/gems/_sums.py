@@ -18,21 +18,21 @@ from ..local import (
     cached_call,
     digest,
     indices_of,
-    weights_of,
 )
 from ..moments import (
     ROUNDING_OF_SUMS,
     ClassMoments,
     Likelihood,
     NodeLoss,
+    PooledForm,
     Span,
     merge_moments,
     moments_kind,
     move_to_origin,
     ratio,
+    weights_of,
 )
 from ..parties import shown_labels
-from ..pooled import PooledForm
 from ..progress import say
 from ..tasks import MomentsReply
 from ._penalties import NodePenalty, Penalty
@@ -263,7 +263,7 @@ def read_moments(
     """Return the moments in a reply, their classes as columns of all."""
     labels = reply.labels
     columns = indices_of(labels, classes)
-    moments = ClassMoments.from_arrays(reply.moments)
+    moments = reply.moments
     unknown_labels = [
         labels[column] for column in np.unique(moments.columns) if columns[column] < 0
     ]

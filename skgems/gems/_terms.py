@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from ..asking import MOST_GRIDS
 from ..local import Member, as_class_weight
 from ..messages import Message, Terms
+from ..moments import MOST_GRIDS
 from ._parameters import Moments, Spaces, with_objects_of_settings
 
 # Settings without which requests cannot be made.

@@ -136,8 +136,7 @@ class _ClustersOfNodes:
     ) -> None:
         moments: dict[str, ClassMoments] = {}
         for name, reply in replies:
-            of_node = ClassMoments.from_arrays(reply.moments)
-            of_node = of_node.renamed(indices_of(reply.labels, classes))
+            of_node = reply.moments.renamed(indices_of(reply.labels, classes))
             # Rows are drawn with the squares of their class, not of their cluster.
             of_node = replace(of_node, part_squares=None)
             moments[name] = fewer_parts(of_node, MOST_PARTS)
@@ -158,7 +157,7 @@ class _ClustersOfNodes:
         # Variances within a class are those of all nodes: this one has a share in them.
         parts_of_others = self._order[self._owners != name]
         others = fewer_parts(self._merged.some_parts(parts_of_others), MOST_PARTS)
-        return others.as_arrays()
+        return others.as_content()
 
 
 class _TrainedReader:

@@ -26,11 +26,12 @@ from ..messages import (
     sign,
     signing_keys,
 )
+from ._account import NoiseSpentError
 from ._answer import answer, reply_place
 from ._asked_before import RowsAskedAgainError, RowsAskedAgainWarning
 from ._flower_client import client_app
 from ._inspecting import Inspected, inspect
-from ._ledger import RowsChangedError, read_entries
+from ._ledger import RowsChangedError, account_in, read_entries
 from ._ledger_store import (
     PAUSE,
     LedgerBusyError,
@@ -52,6 +53,7 @@ __all__ = [
     "LedgerOlderError",
     "LimitError",
     "Limits",
+    "NoiseSpentError",
     "NotAgreedError",
     "ReplyDeclinedError",
     "RowsAskedAgainError",

@@ -11,7 +11,6 @@ from ..messages import (
     TASKS,
     Message,
     NotAgreedError,
-    joins_in,
     requests_in,
 )
 from ._derived import brings_layers
@@ -51,8 +50,7 @@ def check_accepted(request: Message, *, has_ledger: bool, by_person: bool) -> No
 
 def _parts_of(request: Message) -> list[Message]:
     """Return a request, and the requests within it."""
-    within = [part for content in joins_in(request) for part in requests_in(content)]
-    return [request, *within]
+    return [request, *requests_in(request)]
 
 
 def _who_accepts(request: Message) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 from ..messages import NotAgreedError
+from ._account import NoiseSpentError
 from ._row_digests import RowComparison
 
 # Parts of an agreement that change nothing of what replies say about rows: an exchange
@@ -69,6 +70,7 @@ class EarlierExchange:
     min_rows: int
     # Whether sums of several such exchanges and the new one tell of too few rows.
     is_combined: bool = False
+    is_noisy: bool = False  # whether all that was answered has noise
 
     @property
     def is_about_rows(self) -> bool:
@@ -94,12 +96,42 @@ def shared_account(new: OpenedExchange, earlier: list[EarlierExchange]) -> str:
 
     RowsAskedAgainError if it adds something to each.
     """
-    for exchange in earlier:
-        if not exchange.differences(new):
-            return exchange.opened.account
+    account = account_of_equal(new, earlier)
+    if account != new.account:
+        return account
     raise RowsAskedAgainError(
         f"{what_is_added(new, earlier)} If the node's owner accepts that, answer with "
         "again=True (--again); if not, do not answer."
+    )
+
+
+def account_of_equal(new: OpenedExchange, earlier: list[EarlierExchange]) -> str:
+    """Return the account of an exchange of equal rows and terms, else that of it."""
+    for exchange in earlier:
+        if not exchange.differences(new):
+            return exchange.opened.account
+    return new.account
+
+
+def check_unmixed(
+    new: OpenedExchange, earlier: list[EarlierExchange], *, is_noisy: bool
+) -> None:
+    """Raise NoiseSpentError where rows would be told of both with and without noise."""
+    mixed = [exchange for exchange in earlier if exchange.is_noisy != is_noisy]
+    if not mixed:
+        return
+    exchange = mixed[0].opened.exchange
+    if is_noisy:
+        raise NoiseSpentError(
+            f"The rows of node {new.node!r} were told of without noise, in the "
+            f"exchange {exchange}: the number epsilon would be untrue. Take part with "
+            "rows that no reply without noise was of, or in an exchange without "
+            "privacy."
+        )
+    raise NoiseSpentError(
+        f"The rows of node {new.node!r} were told of with noise, in the exchange "
+        f"{exchange}. A reply without noise would make the number epsilon untrue. Do "
+        "not answer, or have the server start an exchange with privacy."
     )
 
 

@@ -17,11 +17,12 @@ from ..messages import (
     Agreement,
     Message,
     NotAgreedError,
+    Request,
     Terms,
-    joins_in,
+    first_requests_in,
     key_of,
     models_in,
-    requests_in,
+    request_in,
 )
 from ..parties import difference_in_words, settings_of_strangers, terms_of
 
@@ -37,9 +38,9 @@ def check_is_derived(request: Message, agreed: Agreement | None) -> None:
         None where nothing is agreed: then the settings within a first message are
         what its requests are made from, and others are not looked at.
     """
-    summaries = joins_in(request)
-    for content in summaries:
-        _check_first(content, agreed)
+    firsts = first_requests_in(request)
+    for first in firsts:
+        _check_first(first, agreed)
     if agreed is None:
         return
     _check_layers(request, agreed)
@@ -47,20 +48,20 @@ def check_is_derived(request: Message, agreed: Agreement | None) -> None:
     bound = TASKS[request.task].bound
     if bound == "terms":
         _check_by_terms(request, agreed)
-    elif bound == "derived" and not summaries:
+    elif bound == "derived" and not firsts:
         _check_later(request, agreed)
 
 
-def _check_first(content: Mapping, agreed: Agreement | None) -> None:
+def _check_first(first: Request, agreed: Agreement | None) -> None:
     """Raise NotAgreedError unless a first message is what its settings give rise to."""
-    method = content["method"]
-    settings = content["settings"]
+    method = first.method
+    settings = first.settings
     if agreed is None:
         # Whether spaces are asked for is in no field of the message itself.
         alternatives = [{"space": False}, {"space": True}]
     else:
         alternatives = [agreed.further_settings_of(method, settings)]
-    requests = requests_in(content)
+    requests = first.parts
     for further_settings in alternatives:
         derived = _requests_of(
             method, settings=settings, further_settings=further_settings
@@ -182,13 +183,10 @@ def _check_judged_forests(request: Message, agreed: Agreement) -> None:
     Forests can be made up that single out rows. Whoever agrees to grow trees lets a
     server ask for that anyway, but nobody else does.
     """
-    models = list(models_in(request).values())
+    forests = [model.has_forests for model in models_in(request).values()]
     if TASKS[request.task].is_of_finished_model:
-        models.append(request.content)
-    n_forests = sum(
-        any("n_trees" in part for part in model.values() if isinstance(part, Mapping))
-        for model in models
-    )
+        forests.append(request_in(request).model.is_forest)
+    n_forests = sum(forests)
     if not n_forests:
         return
     n_agreed = sum(terms.grows_forests for terms in _agreed_terms(agreed))

@@ -1,4 +1,4 @@
-"""The letters of Flower: what they hold, and what a node answers."""
+"""The app of a node for Flower: it answers the letters of the server."""
 
 import traceback
 from collections.abc import Callable

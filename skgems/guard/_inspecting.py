@@ -21,9 +21,10 @@ from ..messages import (
     says,
 )
 from ..parties import Summary, load_message
-from ._ledger import read_entries
+from ..private import agreement_in_words
+from ._ledger import account_in, read_entries
 from ._ledger_store import LEDGER_FILE
-from ._overview import KINDS, overview_of_reply, overview_of_request
+from ._overview import BESIDE_NOISE, KINDS, overview_of_reply, overview_of_request
 
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
@@ -219,18 +220,19 @@ def inspect(path, *, request=None, verbose=False) -> Inspected:
 
 def _inspected_agreement(path: Path) -> Inspected:
     agreement = Agreement.load(path)
+    sentences = agreement_in_words(agreement)
     return Inspected(
         path=os.fspath(path),
         kind="agreement",
         task="join",
         method=agreement.method,
         settings=dict(agreement.settings),
-        says=agreement.says,
+        says=sentences,
         n_bytes=path.stat().st_size,
         overview={
             "file": KINDS["agreement"],
             "method": agreement.method,
-            **agreement.says,
+            **sentences,
         },
     )
 
@@ -289,6 +291,7 @@ def _inspected_ledger(folder: Path) -> Inspected:
         overview={
             "file": KINDS["ledger"],
             "node": "not named" if node is None else repr(node),
+            "noise": account_in(folder).says(),
             **events,
         },
     )
@@ -357,20 +360,29 @@ def _read_reply(message: Message, path: Path, request, *, kind: str) -> dict:
     if request_message is not None and not is_summary:
         check_reply(request_message, message)
     node = message.content["name"] if is_summary else message.envelope.get("node")
+    overview = overview_of_reply(
+        message,
+        path=path,
+        kind=kind,
+        node=node,
+        method=_method_of(message),
+        request=request_message,
+        request_path=request_path,
+    )
+    sentences = says(message)
+    if "noise" in overview:
+        sentences = {
+            path_of_field: sentence
+            for path_of_field, sentence in sentences.items()
+            if path_of_field.endswith("vector")
+        }
+        sentences["other fields"] = BESIDE_NOISE
     return {
         "kind": kind,
         "node": node,
-        "says": says(message),
+        "says": sentences,
         "checked": is_summary or request_message is not None,
-        "overview": overview_of_reply(
-            message,
-            path=path,
-            kind=kind,
-            node=node,
-            method=_method_of(message),
-            request=request_message,
-            request_path=request_path,
-        ),
+        "overview": overview,
     }
 
 
@@ -410,6 +422,6 @@ def _words_of_request(message: Message) -> dict[str, str]:
         sentences["request"] = (
             f"{sentences['request'].rstrip('.')}, for {content['method']}."
         )
-        for k, request in enumerate(requests_in(content)):
+        for k, request in enumerate(requests_in(message)):
             sentences[f"requests.{k}"] = " ".join(asks(request).values())
     return sentences

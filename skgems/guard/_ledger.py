@@ -44,10 +44,14 @@ from ..messages import (
     key_of,
     says,
 )
+from ..private import Charge, charges_of
+from ._account import Account, NoiseSpentError, charges_as_json, has_noise
 from ._asked_before import (
     EarlierExchange,
     OpenedExchange,
     RowsAskedAgainWarning,
+    account_of_equal,
+    check_unmixed,
     shared_account,
     what_is_added,
 )
@@ -108,6 +112,11 @@ def read_entries(state: str | os.PathLike | MutableMapping) -> list[dict]:
         return store.entries() if entries is None else entries
 
 
+def account_in(state: str | os.PathLike | MutableMapping) -> Account:
+    """Return what the replies in a ledger have spent, for its owner to look at."""
+    return Account.from_entries(read_entries(state))
+
+
 class Ledger:
     """What a node has answered so far; made by `open_ledger`."""
 
@@ -151,11 +160,14 @@ class Ledger:
         min_rows: int,
         again: bool,
         by_person: bool,
+        is_noisy: bool = False,
     ) -> None:
         """Go on with an exchange, or begin it; RowsAskedAgainError if that says more.
 
         The rows are looked at only where no reply can have been kept. They must differ
         from those of an earlier exchange in none of them, or in ``min_rows`` or more.
+        Replies with noise (``is_noisy``) may be of any rows, as their account bounds
+        what all of them say, unless replies without noise were of the same rows.
         """
         self._check_node(node)
         opened = self._opened.get(agreement.exchange)
@@ -167,6 +179,7 @@ class Ledger:
                 min_rows=min_rows,
                 again=again,
                 by_person=by_person,
+                is_noisy=is_noisy,
             )
         self._current = opened
 
@@ -301,6 +314,22 @@ class Ledger:
         ended = self._counted(self._current.account, "ended")
         return sum(entry["bytes"] for entry in ended if entry["task"] in about_trees)
 
+    @property
+    def account(self) -> Account:
+        """Return what all replies with noise have spent, whatever rows they were of."""
+        return Account.from_entries(self._entries)
+
+    def check_unmixed(self, *, is_noisy: bool) -> None:
+        """Raise NoiseSpentError where the exchange told of its rows otherwise."""
+        answered = self._counted(self._current.account, "ended")
+        if any(has_noise(entry) != is_noisy for entry in answered):
+            raise NoiseSpentError(
+                f"The exchange {self._current.exchange} tells of the rows of node "
+                f"{self._current.node!r} both with noise and without, so the number "
+                "epsilon would be untrue. Do not answer, and have the server start an "
+                "exchange that asks for either."
+            )
+
     def check_layer_numbers(
         self, request: Message, reply: Message, *, most: float
     ) -> None:
@@ -325,12 +354,15 @@ class Ledger:
         *,
         told: Iterable[ToldNumbers],
         residuals: np.ndarray | None = None,
+        charges: Iterable[Charge] = (),
+        most_epsilon: float | None = None,
     ) -> None:
         """Keep a reply and count it; it may leave once the ledger is closed.
 
         ``told`` are the numbers that the reply tells. ``residuals`` (n_rows, n_columns)
         weigh rows in gradients of this reply and of those before; the last columns are
-        new.
+        new. ``charges`` are what its noise spends of ``most_epsilon``. A reply with
+        noise is on the disk when this returns: nobody chooses among several draws.
         """
         content = reply.to_bytes()
         self._open(request)
@@ -353,7 +385,12 @@ class Ledger:
             name = name_of_residuals(self._current.account, self._key(request))
             self._store.keep(name, stream.getvalue())
             entry["has_residuals"] = True
+        if charges:
+            entry["charges"] = charges_as_json(charges)
+            entry["most_epsilon"] = most_epsilon
         self._store.add(entry)
+        if charges:
+            self._store.commit()
 
     def fail(self, request: Message, error: Exception) -> None:
         """Count a request at whose rows an error came up, which the server may see."""
@@ -390,6 +427,7 @@ class Ledger:
         min_rows: int,
         again: bool,
         by_person: bool,
+        is_noisy: bool,
     ) -> OpenedExchange:
         """Return the opening of an exchange in which nothing has been answered yet."""
         previous = self._opened.get(agreement.exchange)
@@ -408,17 +446,15 @@ class Ledger:
             n_rows=fingerprint.n_rows,
             row_digests=hashlib.sha256(self._new_digests).hexdigest(),
         )
+        earlier = self._earlier_exchanges(new, digests, min_rows=min_rows)
+        check_unmixed(new, earlier, is_noisy=is_noisy)
         if (
             previous is not None
             and previous.again
             and replace(previous, again=again) == new
         ):
             return previous  # accepted, but that attempt failed
-        earlier = self._earlier_exchanges(new, digests, min_rows=min_rows)
-        if earlier and again:
-            warn_user(what_is_added(new, earlier), RowsAskedAgainWarning)
-        elif earlier:
-            new = replace(new, account=shared_account(new, earlier))
+        new = replace(new, account=_account_for(new, earlier, is_noisy=is_noisy))
         return previous if previous == new else new
 
     def _earlier_exchanges(
@@ -443,6 +479,7 @@ class Ledger:
                 answered=Counter(answered.values()),
                 rows=comparisons[opened.row_digests],
                 min_rows=min_rows,
+                is_noisy=all(map(has_noise, counted)),
             )
             (exchanges if exchange.is_about_rows else others).append(exchange)
         if len(kept) > 1 and tells_fewer_rows(
@@ -503,7 +540,20 @@ class Ledger:
             "request": request.digest,
             "key": self._key(request),
             "fronts": fitted_fronts(request),
+            "has_noise": bool(charges_of(request)),
         }
+
+
+def _account_for(
+    new: OpenedExchange, earlier: list[EarlierExchange], *, is_noisy: bool
+) -> str:
+    """Return the account of an exchange; RowsAskedAgainError if it needs its owner."""
+    if is_noisy:
+        return account_of_equal(new, earlier)
+    if earlier and new.again:
+        warn_user(what_is_added(new, earlier), RowsAskedAgainWarning)
+        return new.account
+    return shared_account(new, earlier) if earlier else new.account
 
 
 def _offered_agreement(request: Message) -> Agreement:

@@ -26,6 +26,7 @@ from ..messages import (
     told_in_words,
 )
 from ..parties import Summary, load_message
+from ..private import noise_of
 from ..steps import Columns
 
 # The name of a file of a reply: the number of the message, and what stands for a node.
@@ -38,6 +39,11 @@ KINDS = {
     "reply": "a reply of a node to a request",
     "summary": "a summary: the reply of a node to the first request",
 }
+# What is said of the fields beside a vector with noise.
+BESIDE_NOISE = (
+    "They hold what is public, and are the same whatever the rows are. The number of "
+    "rows, the labels that were seen and the classifier of the node are not told."
+)
 
 
 def overview_of_request(message: Message, *, path: Path, method: str | None) -> dict:
@@ -51,8 +57,11 @@ def overview_of_request(message: Message, *, path: Path, method: str | None) -> 
     }
     asked = [message]
     if is_summary(message):
-        asked = requests_in(message.content)
+        asked = requests_in(message)
         lines["statistics"] = _sentence(TASKS[request.task].asks for request in asked)
+    noise = noise_of(asked)
+    if noise:
+        lines["noise"] = noise
     lines["reveals"] = _reveals(asked, are_replies=False)
     agreement, place = _agreement_of(message, [path])
     lines["signature"] = _signature_of_request(message, agreement)
@@ -72,19 +81,26 @@ def overview_of_reply(
 ) -> dict:
     """Describe a reply: its rows, and what can be worked out from it."""
     parts = [message]
+    asked = [] if request is None else [request]
     if is_summary(message):
+        asked = [request for request, _ in pairs_in(message.content)]
         replies = [reply for _, reply in pairs_in(message.content)]
         parts = [
             reply for reply in replies if not TASKS[reply.task].repeats_description
         ]
+    noise = noise_of(asked)
+    if noise:
+        parts = [part for part in parts if TASKS[part.task].discloses == "noise"]
     lines = {
         "file": f"{KINDS[kind]} (task {message.task!r})",
         "from": "a node that is not named" if node is None else f"node {node!r}",
         **_exchange_in_words(message, method),
         "holds": _sentence(map(_held, parts)),
-        **_figures(message),
+        **({"other fields": BESIDE_NOISE} if noise else _figures(message)),
         "reveals": _reveals(parts, are_replies=True),
     }
+    if noise:
+        lines["noise"] = noise
     guess = told_in_words(message, n_columns=_n_columns_of(request))
     if guess:
         lines["guess"] = guess

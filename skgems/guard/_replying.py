@@ -1,7 +1,7 @@
 """A node's whole side: take a request, answer it from classifier and rows."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -48,10 +48,8 @@ from ..messages import (
 )
 from ..networks import dropped_columns
 from ..parties import (
-    AnyRows,
-    AnyRowsWithMissing,
     RuledTable,
-    allows_missing,
+    any_rows_for,
     as_mask,
     cells_of,
     check_is_behind_front,
@@ -62,6 +60,7 @@ from ..parties import (
     fitted_at_node,
     halves_of,
     member_of,
+    member_with_noise,
     reply_as_message,
     table_under,
     warn_of_another_front,
@@ -71,6 +70,7 @@ from ..parties import (
     weighted_rows,
     without_small_classes,
 )
+from ..private import Charge, charges_of
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import check_is_derived
@@ -91,9 +91,10 @@ _ERRORS_OF_ARRAYS = (
 
 
 class ReplyDeclinedError(NotAgreedError):
-    """The owner of the node did not let a reply leave; it is neither kept nor counted.
+    """The owner of the node did not let a reply leave.
 
-    It is raised if ``confirm`` of :func:`reply_to` returns False.
+    It is raised if ``confirm`` of :func:`reply_to` returns False. The reply is neither
+    kept nor counted, unless it has noise: another draw could be chosen otherwise.
     """
 
 
@@ -188,8 +189,8 @@ def reply_to(
         for by default stays below them.
     confirm : callable, default=None
         ``confirm(reply)`` is called with the reply, a Message, and returns whether it
-        may leave. A reply that may not leave is neither counted nor kept. Use it to let
-        a person look at each reply.
+        may leave. A reply that may not leave is neither counted nor kept, unless it has
+        noise. Use it to let a person look at each reply.
     private_key : str or os.PathLike, default=None
         File of the node's private key, made by
         :func:`~skgems.guard.signing_keys`. If given, the reply is signed.
@@ -206,6 +207,9 @@ def reply_to(
         ``agreement``, and none is given; it is a ValueError. No row was used.
     LimitError
         If the request would cost more than ``limits`` allow; it is a NotAgreedError.
+    NoiseSpentError
+        If the noise of the reply would spend more than ``limits`` allow, or the same
+        rows were told of without noise; it is a NotAgreedError.
     RowsAskedAgainError
         If the rows were asked about before on other terms, and ``again`` is False; it
         is a NotAgreedError. It is raised as well if the rows differ from those of an
@@ -288,6 +292,9 @@ def reply_to(
         confirm=confirm,
         private_key=private_key,
     )
+    noisy = member_with_noise(request, given, name=name)
+    if noisy is not None:
+        node = node.told_by(noisy)
     check_number_of_methods(request, node.shape)
     task = TASKS[request.task]
     is_of_columns = task.fits_front or task.is_of_tables
@@ -358,21 +365,36 @@ def _reply_with_ledger(
     with open_ledger(state, again=again) as ledger:
         agreed = ledger.agreement_for(request, accepted)
         agreed.check_sender(request, node.name)
+        charges = charges_of(request)
         ledger.enter(
             agreed,
             node=node.name,
             fingerprint=lambda: node.fingerprint,
-            min_rows=min_rows_of(node.disclosure_under(agreed)),
+            min_rows=min_rows_of(
+                Disclosure() if charges else node.disclosure_under(agreed)
+            ),
             again=again,
             by_person=accepted is not None,
+            is_noisy=bool(charges),
         )
         kept_reply = ledger.kept_reply(request)
         if kept_reply is not None:
-            return node.released(node.addressed(kept_reply, request))
+            addressed_reply = node.addressed(kept_reply, request)
+            return node.released(addressed_reply, is_kept=True)
         by_person = accepted is not None or ledger.is_accepted_by_person
         check_accepted(request, has_ledger=True, by_person=by_person)
+        ledger.check_unmixed(is_noisy=bool(charges))
+        if charges:
+            ledger.account.check_allows(
+                charges, most_epsilon=node.limits.most_epsilon, node=node.name
+            )
         return _counted_reply(
-            request, node, ledger=ledger, agreed=agreed, by_person=by_person
+            request,
+            node,
+            ledger=ledger,
+            agreed=agreed,
+            by_person=by_person,
+            charges=charges,
         )
 
 
@@ -383,6 +405,7 @@ def _counted_reply(
     ledger: Ledger,
     agreed: Agreement,
     by_person: bool,
+    charges: Sequence[Charge],
 ) -> Message:
     """A new reply, which is kept and counted; so is a failure after rows were read."""
     with ledger.naming_the_account():
@@ -425,6 +448,15 @@ def _counted_reply(
         # were killed, nothing left, and the request does not count.
         ledger.fail(request, error)
         raise
+    if charges:  # counted first: whoever declines a reply gets no other noise
+        ledger.end(
+            request,
+            reply,
+            told=told,
+            charges=charges,
+            most_epsilon=node.limits.most_epsilon,
+        )
+        return node.released(reply, is_kept=True)
     released = node.released(reply)
     ledger.end(request, reply, told=told, residuals=node.memo.get(RESIDUALS))
     return released
@@ -448,13 +480,33 @@ class _Node:
     private_key: str | os.PathLike | None
     # The classifier where a request leaves it aside: what it drops does not leave.
     set_aside: object = None
+    # The member that tells of the rows with noise, and the node with its own rows;
+    # None: it tells without noise.
+    noisy: Member | None = None
+    owned: "_Node | None" = None
     # What was computed of the rows for earlier messages; filled further.
     memo: dict = field(default_factory=dict)
     # The rows under the rule, once it is known; None: they are ruled behind a front.
     ruled: RuledTable | None = None
 
+    def told_by(self, noisy: Member) -> "_Node":
+        """Return the node with what is agreed in place of its rows."""
+        return replace(
+            self,
+            estimator=None,
+            X=noisy.X,
+            y=noisy.y,
+            held_out=None,
+            groups=None,
+            disclosure=None,
+            noisy=noisy,
+            owned=replace(self, estimator=None),  # no classifier changes the reply
+        )
+
     @cached_property
     def fingerprint(self) -> Fingerprint:
+        if self.owned is not None:
+            return self.owned.fingerprint
         return Fingerprint.from_arrays(
             self.estimator,
             self.X,
@@ -608,11 +660,16 @@ class _Node:
             envelope["exchange"] = request.envelope["exchange"]
         return replace(reply, envelope=envelope)
 
-    def released(self, reply: Message) -> Message:
+    def released(self, reply: Message, *, is_kept: bool = False) -> Message:
         """The reply as it leaves, signed, if the node's owner lets it."""
         if self.private_key is not None:
             reply = signed(reply, self.private_key)
         if self.confirm is not None and not self.confirm(reply):
+            if is_kept:
+                raise ReplyDeclinedError(
+                    f"The reply of node {self.name!r} was declined, and was not sent. "
+                    "It is counted and kept: the same request gets the same reply."
+                )
             raise ReplyDeclinedError(
                 f"The reply of node {self.name!r} was declined. Nothing was sent, "
                 "counted or kept."
@@ -625,6 +682,8 @@ def _answered(request: Message, node: _Node, *, agreed: Agreement | None) -> Mes
     if request.content.get("rows_alone"):
         node = replace(node, estimator=None, set_aside=node.estimator)
     request = request.with_fields(rows_alone=None)
+    if node.noisy is not None:
+        return _answered_with_noise(request, node, agreed=agreed)
     task = TASKS[request.task]
     if task.fits_front:
         return _answered_of_columns(request, node, agreed=agreed)
@@ -632,6 +691,16 @@ def _answered(request: Message, node: _Node, *, agreed: Agreement | None) -> Mes
     if task.is_of_tables or task.has_fronts_within:
         return _answered_of_table(request, node, agreed=agreed)
     return _answered_of_classifier(request, node, agreed=agreed)
+
+
+def _answered_with_noise(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> Message:
+    """Reply with one vector, beside what follows from the agreement."""
+    if agreed is not None:
+        names = node.noisy.model.network.feature_names_in
+        agreed.check_rows(np.unique(node.noisy.y).tolist(), feature_names=names)
+    return reply_as_message(request, node.noisy)
 
 
 def _answered_of_columns(
@@ -704,7 +773,7 @@ def _check_not_beside_halves(
         return
     if not any(TASKS[name].halves_rows for name in agreed.tasks):
         return
-    parts = requests_in(request.content) if is_summary(request) else [request]
+    parts = requests_in(request) if is_summary(request) else [request]
     if any(TASKS[part.task].discloses == "sums" for part in parts):
         raise NotAgreedError(
             f"Node {node.name!r} tells sums of the halves of its rows under this "
@@ -761,12 +830,11 @@ def _member_behind_front(
         )
         if estimator is not None:
             check_is_behind_front(node.name, estimator, X)
-    rows = AnyRowsWithMissing() if allows_missing(request) else AnyRows()
     dropped = None
     if front_content is None and node.set_aside is not None:
         dropped = dropped_columns(node.set_aside)
     member = member_of(
-        rows,
+        any_rows_for(request),
         estimator,
         X,
         node.y,

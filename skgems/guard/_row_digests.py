@@ -23,6 +23,7 @@ each table, that says which rows are in it, no number that follows depends on fe
 
 import hashlib
 import io
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations, product
@@ -388,13 +389,13 @@ def _digests_of_values(
         columns = [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
     else:
         table = np.asarray(X)
-        columns = list(table.reshape(len(table), -1).T)
+        columns = list(table.reshape(len(table), math.prod(table.shape[1:])).T)
     codes = np.empty((len(X), len(columns)), dtype=np.uint64)
     for j, column in enumerate(columns):
         codes[:, j] = _codes(column, key)
     rows = [
         _digests_of_rows(codes[start : start + ROWS_AT_ONCE], key)
-        for start in range(0, len(codes), ROWS_AT_ONCE)
+        for start in range(0, max(len(codes), 1), ROWS_AT_ONCE)
     ]
     columns, values = _digests_of_columns(codes.T, key)
     return np.concatenate(rows), columns, values
@@ -406,7 +407,7 @@ def _digests_of_sparse(X: sparse.csr_array, key: bytes) -> tuple:
     codes = sparse.csr_array((_codes(X.data, key), X.indices, X.indptr), shape=X.shape)
     rows = [
         _digests_of_rows(codes[start : start + ROWS_AT_ONCE].toarray(), key)
-        for start in range(0, X.shape[0], ROWS_AT_ONCE)
+        for start in range(0, max(X.shape[0], 1), ROWS_AT_ONCE)
     ]
     by_column = codes.tocsc()
     columns = (

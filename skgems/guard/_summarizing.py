@@ -5,14 +5,17 @@ aggregator says what it would ask. The reply is the `Summary`.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
-from typing import Self
+import os
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import replace
+from functools import partial
+from typing import NoReturn, Self
 
 import numpy as np
 
 from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
-from ..messages import TASKS, Message, naming
+from ..messages import TASKS, Agreement, Limits, naming, sealed
 from ..moments import SAMPLE_ROWS
 from ..parties import (
     RowsLike,
@@ -22,10 +25,13 @@ from ..parties import (
     chunked_member_of,
     fitted_without_learning,
     member_of,
+    noisy_summary,
     warn_of_unseen_classes,
     without_small_classes,
 )
+from ..private import PrivateRows
 from ..progress import shown
+from ._replying import reply_to
 
 
 class SummarizingMixin:
@@ -44,6 +50,8 @@ class SummarizingMixin:
         groups=None,
         sample_weight=None,
         disclosure="auto",
+        state=None,
+        limits=None,
     ) -> Summary:
         """Make the summary that the node sends.
 
@@ -76,6 +84,14 @@ class SummarizingMixin:
             The rule for what the summary tells of the rows, as for
             :func:`~skgems.guard.reply_to`. If the aggregator has a rule too, the
             stricter of both holds.
+        state : str, os.PathLike or mutable mapping of str to bytes, default=None
+            The node's ledger, as for :func:`~skgems.guard.reply_to`, in which a
+            summary with noise (`privacy`) is counted and kept. The same rows get the
+            same summary again. If None, nobody counts what is drawn.
+        limits : Limits, default=None
+            With `state`, the most that may be spent (``most_epsilon``), and the most
+            memory and time. If None, the defaults of
+            :class:`~skgems.guard.Limits` are used.
 
         Returns
         -------
@@ -87,7 +103,8 @@ class SummarizingMixin:
         ValueError
             If every class has too few rows, the classifier is not fitted, the rows do
             not fit the classifier, or the method asks nodes more than once. If a chunk
-            is wrong, the text has its number, counted from 0.
+            is wrong, the text has its number, counted from 0. It is also raised if the
+            ledger refuses, as for :func:`~skgems.guard.reply_to`.
         """
         rows = {
             "X": X,
@@ -97,6 +114,10 @@ class SummarizingMixin:
             "groups": groups,
             "sample_weight": sample_weight,
         }
+        if state is not None or limits is not None:
+            return self._summarize_in_ledger(
+                rows, name=name, state=state, limits=limits
+            )
         return self._summarize(estimator, rows, name, disclosure)
 
     def _summarize(
@@ -123,6 +144,8 @@ class SummarizingMixin:
         self._validate_params()
         method = self._method()
         method.check_one_message()
+        if self.privacy is not None:
+            return self._summarize_with_noise(rows, name=name)
         rule = disclosure_of_both(self.disclosure, disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
@@ -149,10 +172,76 @@ class SummarizingMixin:
             check_takes_weights(request, name=name)
         member = without_small_classes(member, rule)
         warn_of_unseen_classes(member)
-        content = TASKS[request.task].answered(member, request.content)
-        reply = Message.of(request.task, **content)
+        reply = TASKS[request.task].replied(member, request.content)
         method.warn_of_summary(member, reply)
-        return Summary(reply)
+        return Summary(reply.as_message(request.task))
+
+    def _summarize_with_noise(
+        self, rows: Mapping[str, object], *, name: str
+    ) -> Summary:
+        """The summary of a node, of which one vector depends on its rows."""
+        check_node(self, None, name)
+        if rows["sample_weight"] is not None:
+            self._method().check_takes_weights()
+        if rows["chunks"] is None:
+            if rows["X"] is None or rows["y"] is None:
+                _raise_without_rows(name)
+            parts = partial(list, [(rows["X"], rows["y"], rows["held_out"])])
+        else:
+            _check_chunks_stand_alone(rows, name=name)
+            parts = rows["chunks"]
+        private_rows = PrivateRows(name=name, parts=parts, groups=rows["groups"])
+        return noisy_summary(
+            private_rows,
+            self._parameter("privacy"),
+            self._agreed_terms.first_message(),
+            table=rows["X"],
+        )
+
+    def _summarize_in_ledger(
+        self,
+        rows: Mapping[str, object],
+        *,
+        name: str,
+        state: str | os.PathLike | MutableMapping | None,
+        limits: Limits | None,
+    ) -> Summary:
+        """The summary with noise, counted and kept as if a server had asked for it."""
+        self._validate_params()
+        self._method().check_one_message()
+        if state is None:
+            raise ValueError(
+                f"Node {name!r}: limits are about what a ledger counts. Pass state too."
+            )
+        if self.privacy is None:
+            raise ValueError(
+                f"Node {name!r}: state is the ledger that counts noise, and this "
+                "aggregator has none. Leave state out, set privacy, or have a server "
+                "ask and answer with reply_to, which keeps all replies."
+            )
+        if rows["chunks"] is not None or rows["sample_weight"] is not None:
+            raise ValueError(
+                f"Node {name!r}: with state, the ledger has to know all rows again. "
+                "Pass X and y in place of chunks, and no sample_weight."
+            )
+        if rows["X"] is None or rows["y"] is None:
+            _raise_without_rows(name)
+        agreement = Agreement.of(self, nodes=[name])
+        # As a server asks, whose request gets the same reply.
+        request = self._agreed_terms.first_message().with_fields(rows_alone=True)
+        reply = reply_to(
+            sealed(request, agreement),
+            None,
+            rows["X"],
+            rows["y"],
+            name=name,
+            held_out=rows["held_out"],
+            groups=rows["groups"],
+            agreement=agreement,
+            state=state,
+            limits=limits,
+        )
+        return Summary(replace(reply, envelope={}))
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
         """Return a copy whose front is fitted, if that has to learn nothing."""
@@ -174,10 +263,7 @@ class SummarizingMixin:
     ) -> Member:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
-            raise ValueError(
-                f"Node {name!r}: pass X and y, or chunks=, a function that returns "
-                "them chunk by chunk."
-            )
+            _raise_without_rows(name)
         return member_of(
             self,
             estimator,
@@ -242,6 +328,13 @@ class SummarizingMixin:
             dropped=dropped,
             disclosure=disclosure,
         )
+
+
+def _raise_without_rows(name: str) -> NoReturn:
+    raise ValueError(
+        f"Node {name!r}: pass X and y, or chunks=, a function that returns them chunk "
+        "by chunk."
+    )
 
 
 def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:

@@ -28,8 +28,8 @@ from ._closed_forms import (
     WITHHELD,
     as_class_weight,
     closed_form,
+    common_form,
     has_steps,
-    weights_of,
 )
 from ._costs import (
     LimitError,

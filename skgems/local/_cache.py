@@ -68,15 +68,17 @@ _cache = _Cache()
 
 def _arrays(value: object) -> Iterator[np.ndarray]:
     """Yield all arrays in a value, however deep in containers and attributes."""
-    if isinstance(value, np.ndarray):
-        yield value
-        return
-    container = value
-    if not isinstance(value, (tuple, list, dict)):
-        container = getattr(value, "__dict__", {})
-    parts = container.values() if isinstance(container, dict) else container
-    for part in parts:
-        yield from _arrays(part)
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, np.ndarray):
+            yield part
+        elif isinstance(part, (tuple, list)):
+            parts.extend(part)
+        else:
+            table = part if isinstance(part, dict) else getattr(part, "__dict__", None)
+            if isinstance(table, dict):  # that of a class is no dict
+                parts.extend(table.values())
 
 
 def _make_read_only(value: object) -> int:

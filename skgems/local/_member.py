@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -72,6 +72,9 @@ class Member:
     n_raw_columns: int | None = field(default=None, repr=False)
     # Columns of X that a classifier which is left aside drops by name, (n_columns,).
     dropped: np.ndarray | None = field(default=None, repr=False)
+    # The rows that are told of with noise, see `PrivateRows`. X and y are then made of
+    # what is agreed, so that nothing but the noise can depend on a row.
+    private_rows: Any = field(default=None, repr=False)
     # What a front that is being fitted has computed of the rows, for its next steps.
     memo: dict = field(default_factory=dict, repr=False)
 

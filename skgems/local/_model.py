@@ -80,6 +80,7 @@ class LocalModel:
     advice_on_labels = ""  # what to do where its classes are numbers of outputs
     has_module = False  # whether its parameters are those of a torch module
     is_chain = True  # whether it can be read as a chain of dense layers
+    may_lose_settings = False  # whether `lost_setting` may have any
 
     learning_rate: float  # only of kinds that train by gradients
 

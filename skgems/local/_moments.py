@@ -28,6 +28,7 @@ from ..moments import (
     log_losses,
     moments_kind,
     row_blocks,
+    weights_of,
 )
 from ..networks import LayersBelow, final_step, linear_logits, output_labels
 from ._classifiers import Rows, indices_of, naming_node
@@ -37,7 +38,6 @@ from ._closed_forms import (
     as_class_weight,
     closed_form,
     has_steps,
-    weights_of,
 )
 from ._constants import warn_of_lost_features
 from ._disclosed import AskedGradient, tellable_rows
@@ -273,7 +273,7 @@ def _outputs_of_layers(
     X: Rows,
     codes: np.ndarray,
     *,
-    hidden: dict | None,
+    hidden: LayersBelow | None,
     n_components: int,
     min_rows: int,
 ) -> _BehindLayers:
@@ -281,7 +281,7 @@ def _outputs_of_layers(
     if hidden is not None:
         n_features = X.shape[1]
         check_rows(X)  # before layers make of them what can be summed
-        X = LayersBelow.from_content(hidden).outputs(X)
+        X = hidden.outputs(X)
         n_raw_columns = member.n_raw_columns or n_features
         member = replace(member, n_raw_columns=n_raw_columns)
         # Means of other layers than before are further numbers about the same rows.
@@ -314,7 +314,7 @@ def moments(
     n_components: int,
     min_cluster_size: int,
     model: str | None = None,
-    hidden: dict | None = None,
+    hidden: LayersBelow | None = None,
     class_weight: str | Sequence | None = None,
     penalty: bool = False,
 ) -> dict:
@@ -432,7 +432,7 @@ def reply_of_sums(
             form = {"reason": LEFT_OUT}
         elif withholds:
             form = {"reason": WITHHELD}
-    reply = {"labels": classes.tolist(), "moments": sums.as_arrays()}
+    reply = {"labels": classes.tolist(), "moments": sums.as_told()}
     n_rows = member.n_rows_if_weighted(classes.tolist())
     if n_rows is not None:
         reply["n_rows"] = n_rows

@@ -139,6 +139,7 @@ class SkorchModel(LocalModel):
     """A skorch net, which goes on by its own training loop."""
 
     layout = "module"
+    may_lose_settings = True
 
     def __reduce__(self) -> tuple:
         if is_skorch(self.estimator):

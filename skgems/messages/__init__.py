@@ -82,7 +82,7 @@ from ._packing import (
     remove_partial_files,
     write_bytes,
 )
-from ._questions import Reply, Request
+from ._questions import Part, Reply, Request
 from ._row_counts import ExposedGroups, exposed_classes, rows_of_groups
 from ._signing import (
     SignatureError,
@@ -93,16 +93,18 @@ from ._signing import (
     signing_keys,
 )
 from ._summaries import (
-    REQUEST_WITHIN,
+    AnsweredWithin,
+    AskedWithin,
+    SummaryField,
     check_summary,
-    check_summary_of_request,
     contents_of,
     disclosures_in,
+    first_requests_in,
     is_summary,
-    joins_in,
     models_in,
     pairs_in,
     requests_in,
+    summaries_in,
 )
 from ._tasks import (
     ACCEPTED_BY,

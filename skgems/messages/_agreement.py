@@ -22,7 +22,12 @@ from ._limits import MOST_COUNTED, MOST_HEADER, MOST_JUDGED, MOST_ROWS
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
-from ._summaries import contents_of, disclosures_in, joins_in, models_in, requests_in
+from ._summaries import (
+    contents_of,
+    disclosures_in,
+    models_in,
+    requests_in,
+)
 from ._tasks import TASKS, request_in
 from ._terms import TERMS, Terms
 from ._words import listed
@@ -208,6 +213,8 @@ class Agreement(ResultMixin):
         **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange from the terms of a method."""
+        if terms.privacy is not None:  # the noise is the rule
+            further_fields["disclosure"] = None
         n_times = _times_of_fits(terms, fits=fits, n_hidden_layers=n_hidden_layers)
         settings = json.loads(json.dumps(terms.settings_at_nodes))
         needs_radii = any(map(tells_radii, terms.first_requests())) or any(
@@ -621,9 +628,7 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 def tells_radii(request: Message) -> bool:
     """Report whether a reply holds distances of single rows."""
-    requests_within = [
-        inner for content in joins_in(request) for inner in requests_in(content)
-    ]
+    requests_within = requests_in(request)
     if requests_within:
         return any(map(tells_radii, requests_within))
     task = TASKS[request.task]

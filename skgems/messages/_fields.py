@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -76,9 +76,33 @@ class Field:
         """Raise ValueError, which names the place, for a value that is not allowed."""
         raise NotImplementedError
 
+    @property
+    def is_opened(self) -> bool:
+        """Report whether requests and replies have an object in place of the value."""
+        return False
+
+    def opened(self, value: Any) -> Any:
+        """Return the object that requests and replies have in place of a value."""
+        return value
+
+    def closed(self, value: Any) -> Any:
+        """Return the value that a message has, of what `opened` returns."""
+        return value
+
     def figures(self, value: Any, table: Mapping, reply: Mapping) -> str:
         """Return what the value is in figures, as a sentence; empty without any."""
         return "" if self.detail is None else self.detail(table, reply)
+
+
+class AsContent(Protocol):
+    """A class whose objects messages have as tables of fields."""
+
+    @classmethod
+    def from_content(cls, content: Mapping) -> Self:
+        """Return the object that a table describes."""
+
+    def as_content(self) -> Mapping:
+        """Return the table, of which `from_content` makes an equal object."""
 
 
 def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> None:
@@ -96,8 +120,25 @@ def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> Non
             field_of_name.check(content[name], place_of_field)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnyTable(Field):
+    """A table; requests and replies have an object of the class ``of`` in its place."""
+
+    of: type[AsContent] | None = None  # None: they have the table as it is
+
+    @property
+    def is_opened(self) -> bool:
+        return self.of is not None
+
+    def opened(self, value: Mapping) -> Any:
+        return value if self.of is None else self.of.from_content(value)
+
+    def closed(self, value: Any) -> Any:
+        return value if self.of is None else value.as_content()
+
+
 @dataclass(frozen=True)
-class Table(Field):
+class Table(AnyTable):
     """A table of fields with a rule for all of them together.
 
     The fields of an ``inline`` table stand in the message itself.
@@ -180,7 +221,7 @@ class Activations(Field):
             raise place.wrong(f"has names that are not among {ACTIVATIONS}")
 
 
-class Json(Field):
+class Json(AnyTable):
     """A table of anything that JSON has; it is checked elsewhere."""
 
     def check(self, value: Any, place: Place) -> None:
@@ -226,13 +267,30 @@ class Told(Json):
 
 @dataclass(frozen=True)
 class Each(Json):
-    """Tables with the same fields, numbered from 0."""
+    """Tables with the same fields, numbered from 0; objects are those of each table.
+
+    With ``some`` it is a table of some of these numbers.
+    """
 
     fields: Mapping[str, Field]
+    some: bool = False
+
+    def opened(self, value: Mapping) -> Any:
+        if self.of is None:
+            return value
+        return {name: self.of.from_content(table) for name, table in value.items()}
+
+    def closed(self, value: Any) -> Any:
+        if self.of is None:
+            return value
+        return {name: part.as_content() for name, part in value.items()}
 
     def check(self, value: Any, place: Place) -> None:
         super().check(value, place)
-        if list(value) != [str(k) for k in range(len(value))]:
+        is_numbered = list(value) == [str(k) for k in range(len(value))]
+        if self.some:
+            is_numbered = all(name.isdecimal() for name in value)
+        if not is_numbered:
             raise place.wrong("are not numbered from 0")
         for number, table in value.items():
             check_fields(table, self.fields, replace(place.at(number), lengths={}))

@@ -1,4 +1,4 @@
-"""The letters of Flower: what they hold."""
+"""Letters of Flower, which requests and replies travel in: what they hold."""
 
 from collections.abc import Mapping
 from importlib import import_module

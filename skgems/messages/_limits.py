@@ -5,6 +5,7 @@ What a request may *cost* is for the owner of the node to say, in :class:`Limits
 """
 
 from dataclasses import dataclass, field, fields
+from numbers import Real
 
 import numpy as np
 
@@ -139,6 +140,12 @@ class Limits(ResultMixin):
         once, 800 MB, together with the numbers that the steps themselves hold. The
         default allows ``RandomFeatures(10000)`` on 9,000 rows, or 1,600 columns on
         60,000 rows. A PCA of d columns counts as 3 d^2 more.
+    most_epsilon : float, default=1.0
+        Epsilon of all replies with noise of the ledger together, under a
+        :class:`~skgems.Privacy`. It is the only limit that is not about one request. It
+        holds at the smallest delta of these replies, which is taken as 1e-5 if it is
+        larger. Above it a node refuses with a
+        :class:`~skgems.guard.NoiseSpentError`.
 
     See Also
     --------
@@ -176,20 +183,33 @@ class Limits(ResultMixin):
     front_numbers: int = _limit(
         100_000_000, "numbers that steps hold at once", of_rows=True
     )
+    most_epsilon: float = 1.0
 
     def _page(self) -> Page:
         rows = [
-            [limit.name, getattr(self, limit.name), limit.metadata["unit"]]
+            [limit.name, getattr(self, limit.name), limit.metadata.get("unit", "")]
             for limit in fields(self)
         ]
         limits = Table(heads=["limit", "at most", "of"], rows=rows)
         return Page(title="The most that one request may cost", parts=[limits])
 
     def __post_init__(self) -> None:
+        _check_epsilon(self.most_epsilon)
         for limit in fields(self):
             most = getattr(self, limit.name)
+            if limit.type is float:  # checked above
+                continue
             if isinstance(most, bool) or not isinstance(most, int) or most < 1:
                 raise ValueError(
                     f"the limit {limit.name} must be a whole number of 1 or more, got "
                     f"{most!r}."
                 )
+
+
+def _check_epsilon(most: object) -> None:
+    """Raise ValueError unless a node can spend that much."""
+    is_number = isinstance(most, Real) and not isinstance(most, bool)
+    if not is_number or not 0 < most < np.inf:
+        raise ValueError(
+            f"the limit most_epsilon must be a number above 0, got {most!r}."
+        )

@@ -218,6 +218,36 @@ class Message(ResultMixin):
             return message
 
 
+def n_bytes_of(content: Mapping) -> int:
+    """Return the size of a message with some arguments, which is not made for it."""
+    arrays: list[np.ndarray] = []
+    settings = _settings_among(content, arrays)
+    n_bytes = sum(array.nbytes for array in arrays)
+    return n_bytes + len(_ENCODER.encode(settings))
+
+
+def _settings_among(content: Mapping, arrays: list[np.ndarray]) -> dict:
+    """Return what is no array; arrays are appended to a list."""
+    settings = {}
+    for key, value in content.items():
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
+        elif isinstance(value, Mapping):
+            settings[key] = _settings_among(value, arrays)
+        elif _are_arrays(value):
+            arrays.extend(value)
+        else:
+            settings[key] = value
+    return settings
+
+
+def _are_arrays(value: object) -> bool:
+    """Report whether a value is a list or tuple of arrays, which is not empty."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(isinstance(part, np.ndarray) for part in value)
+
+
 def check_version(version: object) -> None:
     """Raise ValueError for a message in another version of the format."""
     if type(version) is not int or version != VERSION:
@@ -233,11 +263,10 @@ def _sorted_out(content: Mapping, task: str, path: str, arrays: dict) -> dict:
     settings = {}
     for key, value in content.items():
         name = f"{path}{key}"
-        parts = value if isinstance(value, list | tuple) else ()
         if isinstance(value, np.ndarray):
             arrays[name] = _frozen(value, task, name)
-        elif parts and all(isinstance(part, np.ndarray) for part in parts):
-            for i, part in enumerate(parts):
+        elif _are_arrays(value):
+            for i, part in enumerate(value):
                 arrays[f"{name}.{i}"] = _frozen(part, task, name)
         elif isinstance(value, Mapping) and all(isinstance(k, str) for k in value):
             settings[key] = _sorted_out(value, task, f"{name}.", arrays)
@@ -294,3 +323,6 @@ def _number(value: object) -> int | float | bool:
         "whole numbers of 64 bits, other numbers, or truth values. Write them as texts "
         "at all nodes alike: y.astype(str)."
     )
+
+
+_ENCODER = json.JSONEncoder(default=_number)

@@ -11,15 +11,15 @@ may be missing, or is there for some requests only.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import ClassVar, Self, dataclass_transform, get_type_hints
+from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 import numpy as np
 
-from ._fields import ABSENT, REQUIRED, Field, Place
-from ._message import Message
+from ._fields import ABSENT, REQUIRED, Field, Place, Table
+from ._message import Message, n_bytes_of
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
@@ -27,10 +27,15 @@ class _Content:
     """The content of a message of one task, with a name for each of its fields."""
 
     fields: ClassVar[Mapping[str, Field]] = MappingProxyType({})
+    # Those whose values are objects, which messages have as tables.
+    _opened_fields: ClassVar[Mapping[str, Field]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.fields = MappingProxyType(_annotated_fields(cls))
+        cls._opened_fields = MappingProxyType(
+            {name: field for name, field in cls.fields.items() if field.is_opened}
+        )
         for name, field in cls.fields.items():
             if field.default is REQUIRED and field.when is None:
                 continue
@@ -41,12 +46,28 @@ class _Content:
     @classmethod
     def from_content(cls, content: Mapping) -> Self:
         """Make it from the content of a message, of which other fields are left out."""
-        return cls(**{name: content[name] for name in cls.fields if name in content})
+        return cls.opened(
+            {name: content[name] for name in cls.fields if name in content}
+        )
+
+    @classmethod
+    def opened(cls, content: Mapping) -> Self:
+        """Make it from the content of a message; TypeError for fields of others."""
+        tables = {
+            name: field.opened(content[name])
+            for name, field in cls._opened_fields.items()
+            if content.get(name) is not None
+        }
+        return cls(**{**content, **tables})
 
     def as_content(self) -> dict:
         """Return the fields that are there, as a message has them."""
         values = {name: getattr(self, name) for name in self.fields}
-        return {name: value for name, value in values.items() if value is not None}
+        content = {name: value for name, value in values.items() if value is not None}
+        for name, field in self._opened_fields.items():
+            if name in content:
+                content[name] = field.closed(content[name])
+        return content
 
     def as_message(self, task: str) -> Message:
         """Return the message of a task that has these fields."""
@@ -55,22 +76,21 @@ class _Content:
     @cached_property
     def n_bytes(self) -> int:
         """Return how many bytes arrays and settings would be as a message."""
-        return self.as_message(type(self).__name__).n_bytes
+        return n_bytes_of(self.as_content())
 
     def arrays(self) -> Iterator[np.ndarray]:
         """Yield all arrays, also those within tables and lists."""
-        for name in self.fields:
-            yield from _arrays_in(getattr(self, name))
-
-
-def _arrays_in(value: object) -> Iterator[np.ndarray]:
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _arrays_in(part)
-    elif isinstance(value, list | tuple):
-        yield from (part for part in value if isinstance(part, np.ndarray))
+        parts = [getattr(self, name) for name in self.fields]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, np.ndarray):
+                yield part
+            elif isinstance(part, list | tuple):
+                yield from (each for each in part if isinstance(each, np.ndarray))
+            elif isinstance(part, Mapping):
+                parts.extend(part.values())
+            elif is_dataclass(part):
+                parts.extend(vars(part).values())
 
 
 def _annotated_fields(cls: type) -> dict[str, Field]:
@@ -81,6 +101,22 @@ def _annotated_fields(cls: type) -> dict[str, Field]:
         for part in getattr(hint, "__metadata__", ())
         if isinstance(part, Field)
     }
+
+
+class Part(_Content):
+    """A table within a request or a reply, with a name for each of its fields."""
+
+    @classmethod
+    def table(cls, **options: Any) -> Table:
+        """Return the field for a table that is opened as this part."""
+        return Table(cls.fields, rule=cls._check_content, of=cls, **options)
+
+    @classmethod
+    def _check_content(cls, content: Mapping, place: Place) -> None:
+        cls.from_content(content).check(place)
+
+    def check(self, place: Place) -> None:
+        """Raise ValueError where fields that are right each do not fit each other."""
 
 
 class Request(_Content):

@@ -27,9 +27,9 @@ ACCEPTED_BY = ("anybody", "ledger", "person")
 
 
 # Under which rule a reply tells of rows: numbers of rows, sums that the rule of
-# disclosure bounds, the node's own model, or what only consent allows, of the owner or
-# of the person who accepts an agreement.
-DISCLOSES = ("counts", "sums", "model", "consent")
+# disclosure bounds, sums whose noise takes the place of the rule, the node's own model,
+# or what only consent allows, of the owner or of the person who accepts an agreement.
+DISCLOSES = ("counts", "sums", "noise", "model", "consent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +51,13 @@ class Task:
         `Terms.first_requests` or `Terms.later_requests` of the agreed method makes it.
         "terms": a node answers what `Terms.check_request` of the agreed method accepts.
         "fields": the bounds of the request's fields are enough, whatever their values.
-    discloses : {"counts", "sums", "model", "consent"}
+    discloses : {"counts", "sums", "noise", "model", "consent"}
         Under which rule a reply tells of rows. It has no default, so that nobody adds
         a task whose replies no rule bounds. "counts": numbers of rows, or of rows that
         a model predicts correctly, and losses of these. "sums": sums of rows that the
-        rule of disclosure bounds. "model": the node's own model. "consent": more than
-        the rule lets be told, by the consent of the owner.
+        rule of disclosure bounds. "noise": sums with noise, to which no rule is
+        applied, as the noise is the rule. "model": the node's own model. "consent":
+        more than the rule lets be told, by the consent of the owner.
     most : int
         How often a node answers where no person has accepted an agreement; and how
         often methods ask that do not say so. It has no default, so that nobody adds a
@@ -71,9 +72,9 @@ class Task:
         it costs nothing that is worth a limit.
     reply_check : callable or None
         ``reply_check(request, reply)`` takes the place of the check of all fields.
-    summaries : callable or None
-        ``summaries(content)`` returns the contents of the summaries that a message
-        holds, or of the requests for them.
+    summaries, first_requests : callable or None
+        ``summaries(reply)`` returns the summaries that a reply holds, as replies to
+        "join", and ``first_requests(request)`` the requests for them.
     sentences : callable or None
         ``sentences(reply)`` yields paths and what a reply says there, as
         `sentences_in` does, where its fields do not say it.
@@ -90,11 +91,15 @@ class Task:
     without: str
     cost: Callable | None = None
     reply_check: Callable | None = None
-    summaries: Callable[[Mapping], list[Mapping]] | None = None
+    summaries: Callable[[Any], list] | None = None
+    first_requests: Callable[[Any], list] | None = None
     sentences: Callable[[Any], Iterable] | None = None
     # ``told(reply)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
     # what can be guessed from them is not known.
     told: Callable[[Any], Iterable] | None = None
+    # ``charge(request)`` returns what the noise of a reply spends, a `Charge` of the
+    # room `private`, by which a ledger counts it. None: its replies have no noise.
+    charge: Callable[[Any], Any] | None = None
     # ``n_columns(reply)`` returns how many columns a reply says that the node has.
     n_columns: Callable[[Any], int] | None = None
     # ``exposed(reply)`` returns the `ExposedGroups` of a reply: whose covariances
@@ -102,7 +107,7 @@ class Task:
     exposed: Callable[[Any], ExposedGroups] | None = None
     # ``models(request)`` returns what a request has of each model, by number, if it is
     # about several.
-    models: Callable[[Any], Mapping[str, Mapping]] | None = None
+    models: Callable[[Any], Mapping[str, Any]] | None = None
     # ``early_cost(rows, request)`` raises a LimitError as ``cost`` does, but before the
     # node makes the requests of every method itself, which takes time.
     early_cost: Callable | None = None
@@ -230,9 +235,13 @@ class Task:
             if value is not None:
                 self.reply.fields[name].check(value, place.at(name))
 
+    def replied(self, member: Any, content: Mapping) -> Reply:
+        """Return a node's reply to the content of a request."""
+        return self.answer(member, self.request.opened(content))
+
     def answered(self, member: Any, content: Mapping) -> dict:
         """Return the content of a node's reply to the content of a request."""
-        return self.answer(member, self.request(**content)).as_content()
+        return self.replied(member, content).as_content()
 
     @property
     def repeats_description(self) -> bool:
@@ -281,7 +290,7 @@ _REQUESTS: WeakKeyDictionary[Message, Request] = WeakKeyDictionary()
 def asked_in(message: Message) -> Request:
     """Return the request that a message is; TypeError for fields that none heeds."""
     if message not in _REQUESTS:
-        _REQUESTS[message] = task_named(message.task).request(**message.content)
+        _REQUESTS[message] = task_named(message.task).request.opened(message.content)
     return _REQUESTS[message]
 
 

@@ -7,7 +7,7 @@ an honest server, and answers no others.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ._message import Message
 
@@ -49,6 +49,9 @@ class Terms:
         Whether the method makes a classifier, which nodes may be asked to judge.
     front : Front or None
         The transformers that all nodes put before everything else.
+    privacy : Privacy or None
+        The noise on the sums that nodes tell. None: there is none, and the rule of
+        disclosure holds.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Terms:
     makes_model: ClassVar[bool] = True
 
     front: "Front | None" = None
+    privacy: Any = None
 
     def __init_subclass__(cls, *, method: str = "", **options: object) -> None:
         super().__init_subclass__(**options)

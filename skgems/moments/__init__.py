@@ -4,6 +4,7 @@
 cluster; `merge_moments` adds up those of several nodes. A `Likelihood` is the loss that
 is made of them and of gradients, and its minimum is a linear model. The factor on
 logits that makes labels most likely is sought here, too (`fit_inverse_temperature`).
+Linear classifiers that are functions of sums are made of moments by `PooledForm`.
 This room knows arrays and nothing of nodes or estimators.
 
 >>> import numpy as np
@@ -37,7 +38,9 @@ from ._codes import with_noise
 from ._cross_validation import cross_validated_C
 from ._descent import Descent
 from ._effective_rows import EffectiveRows
+from ._equations import Root
 from ._fewer import draw_rows, fewer_parts, k_means
+from ._forms import PooledForm, weights_of
 from ._gaussian import GaussianLoss
 from ._liars import (
     Contradictions,
@@ -53,6 +56,7 @@ from ._likelihood_search import REMEMBERED_STEPS
 from ._node_loss import NodeLoss, share_of_gradient
 from ._node_means import NodeMeans
 from ._part_sums import median_of_rows, products
+from ._promises import PROMISE, Rounding, SumPrecision, quadratic_rounding
 from ._rows import (
     CACHE_BYTES,
     LARGEST,
@@ -82,11 +86,12 @@ from ._rows import (
     square_blocks,
     working_bytes,
 )
+from ._solutions import weighted_sums
 from ._span import Span
 from ._temperature import (
     INDEX_OF_FACTOR_ONE,
     LOGIT_FACTORS,
-    N_GRIDS,
+    MOST_GRIDS,
     TemperatureSearch,
     fit_inverse_temperature,
     told_losses,

@@ -83,7 +83,21 @@ class ClassMoments:
         """Number of rows, or their weight."""
         return float(self.counts.sum())
 
-    def as_arrays(self) -> dict:
+    def as_told(self) -> "ClassMoments":
+        """Return the moments as a message carries them, without making it.
+
+        These have the scatter of roots, and matrices that are symmetric to the bit.
+        """
+        if self.roots is None and (self.is_diagonal or self._are_matrices_symmetric()):
+            return self
+        return ClassMoments.from_content(self.as_content())
+
+    def _are_matrices_symmetric(self) -> bool:
+        matrices = self.scatter
+        is_in_order = matrices.flags.c_contiguous and matrices.dtype == np.float64
+        return is_in_order and np.array_equal(matrices, matrices.swapaxes(1, 2))
+
+    def as_content(self) -> dict:
         """Return the arrays of a message, by name; matrices as upper "triangles"."""
         arrays = {
             name: array for name, array in vars(self).items() if array is not None
@@ -95,9 +109,9 @@ class ClassMoments:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "ClassMoments":
-        """Return the moments that `as_arrays` made these arrays of."""
-        fields = dict(arrays)
+    def from_content(cls, content: Mapping[str, np.ndarray]) -> "ClassMoments":
+        """Return the moments that `as_content` made these arrays of."""
+        fields = dict(content)
         if "roots" in fields:
             one_hot = indicator(fields["root_groups"], len(fields["groups"]))
             fields["scatter"] = one_hot @ fields["roots"] ** 2

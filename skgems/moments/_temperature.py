@@ -43,6 +43,8 @@ _LEAST_LOG_FACTOR = float(np.log(_LEAST_FACTOR))
 # Three grids of 17 factors: of a range of 1e6, the last one's steps are 1.4 %, and the
 # parabola finds the lowest point between them.
 N_GRIDS = 3
+# Messages that the search for a factor takes, at most.
+MOST_GRIDS = 1 + N_GRIDS
 _N_FACTORS = 17  # of each grid
 # On logits of models whose probabilities are too sure, or not sure enough: from 1 / 32
 # to 4 in steps of the square root of two.

@@ -62,5 +62,12 @@ from ._read import (
     sets_probabilities,
     why_forwards_differ,
 )
-from ._sklearn import label_array, to_logistic_regression, to_mlp_classifier, to_module
-from ._wrappers import final_step, unwrap
+from ._sklearn import (
+    final_step,
+    label_array,
+    linear_attributes,
+    to_logistic_regression,
+    to_mlp_classifier,
+    to_module,
+    unwrap,
+)

@@ -8,12 +8,14 @@ Row i of M is ``T(e_i) - t``, with the unit vector ``e_i`` of feature i.
 import numbers
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_matrix, eye_array, issparse, vstack
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
@@ -34,6 +36,8 @@ WIDE = 4096
 TOLERANCES = {np.dtype(np.float64): (1e-6, 1e-13), np.dtype(np.float32): (1e-3, 1e-7)}
 # Points on the lines, which are not rounded as these are powers of two.
 RATES = (0.5, 2.0)
+# Larger numbers mark what is missing, and their squares are not finite.
+LARGEST_STORED = 1e30
 # Probes lie near numbers that steps store; if there are more, these many are drawn.
 MAX_STORED_NUMBERS = 512
 
@@ -54,26 +58,43 @@ def fold_steps(
             steps, n_features=n_features_in, feature_names=feature_names_in
         )
         points = _Points(steps, n_features_in, sparse=to_container is csr_matrix)
-        _check_steps(steps, points=points, to_container=to_container, name=name)
+        are_scalers = all(_is_plain_scaler(step) for _, step in steps)
+        if not are_scalers:
+            _check_steps(steps, points=points, to_container=to_container, name=name)
         leading = _LeadingSteps(steps, points=points, to_container=to_container)
         weights = coef.astype(np.float64)
         folded, bias = _folded_layer(
             leading, weights=weights, intercept=intercept, to_container=to_container
         )
-
-        rows = points.draw(N_PAIRS)
-        outputs = _transformed(steps, to_container(rows))
-        expected = safe_sparse_dot(outputs, weights, dense_output=True) + intercept
-        _check_fold(
-            rows=rows,
-            expected=expected,
-            folded=folded,
-            bias=bias,
-            steps=steps,
-            name=name,
-        )
+        if not are_scalers:
+            rows = points.draw(N_PAIRS)
+            outputs = _transformed(steps, to_container(rows))
+            expected = safe_sparse_dot(outputs, weights, dense_output=True) + intercept
+            _check_fold(
+                rows=rows,
+                expected=expected,
+                folded=folded,
+                bias=bias,
+                steps=steps,
+                name=name,
+            )
         coordinates = _coordinates(leading, to_container)
     return folded.astype(coef.dtype), bias.astype(coef.dtype), coordinates
+
+
+def _is_plain_scaler(step: BaseEstimator) -> bool:
+    """Report whether a step is a fitted StandardScaler, affine whatever the rows.
+
+    One whose numbers may overflow is checked as other steps are.
+    """
+    if type(step) is not StandardScaler:  # a subclass may do more
+        return False
+    means = getattr(step, "mean_", None)
+    scales = getattr(step, "scale_", None)
+    if means is None or scales is None or not (step.with_mean and step.with_std):
+        return False
+    is_small = np.all(np.abs(means) < LARGEST_STORED)
+    return bool(is_small and np.all(scales > 1.0 / LARGEST_STORED))
 
 
 def _folded_layer(
@@ -103,7 +124,7 @@ def _folded_layer(
         step_output = to_container(points.spikes(block))
         for depth, (_, step) in enumerate(leading.steps):
             step_input = step_output
-            step_output = step.transform(step_input)
+            step_output = _stepped(step, step_input)
             leading.record(
                 depth,
                 inputs=_matrix(step_input),
@@ -151,8 +172,17 @@ def _coordinates(leading: "_LeadingSteps", to_container: Container) -> Coordinat
 
 def _transformed(steps: Iterable[tuple[str, BaseEstimator]], rows: object) -> Rows:
     for _, step in steps:
-        rows = step.transform(rows)
+        rows = _stepped(step, rows)
     return _matrix(rows)
+
+
+def _stepped(step: BaseEstimator, rows: object) -> object:
+    """Return what a step makes of rows, without checks of them where it is a scaler."""
+    is_scaled = _is_plain_scaler(step) and isinstance(rows, np.ndarray)
+    # Anything else is refused, or rounded, as the scaler does it.
+    if is_scaled and rows.dtype == np.float64 and rows.shape[1:] == step.mean_.shape:
+        return (rows - step.mean_) / step.scale_
+    return step.transform(rows)
 
 
 def _row_taken_to_zero(
@@ -164,7 +194,10 @@ def _row_taken_to_zero(
     row = np.zeros(zero.shape)
     try:
         for _, step in reversed(steps):
-            row = step.inverse_transform(row)
+            if _is_plain_scaler(step) and row.shape[1:] == step.mean_.shape:
+                row = row * step.scale_ + step.mean_
+            else:
+                row = step.inverse_transform(row)
         row = np.asarray(_matrix(row)).reshape(1, -1)
         remainder = abs(_transformed(steps, to_container(row))).max()
     except Exception:  # a step without an inverse, or one of other shapes
@@ -185,7 +218,7 @@ class _LeadingSteps:
         self.zeros: list[Rows] = []  # T(0) of the first 1, 2, ... steps: (1, n_outputs)
         output = to_container(np.zeros((1, n_features)))
         for _, step in steps:
-            output = step.transform(output)
+            output = _stepped(step, output)
             self.zeros.append(_matrix(output))
         # (n_steps, n_features) each, of the rows m_i of M after each step: their
         # squared length, and m_i t.
@@ -290,11 +323,9 @@ class _Points:
     def __init__(self, steps: Steps, n_features: int, *, sparse: bool) -> None:
         self.n_features = n_features
         self.sparse = sparse
-        self._random_state = check_random_state(0)
         stored = [number for _, step in steps for number in _stored_numbers(step)]
         stored = np.unique(np.array(stored, dtype=np.float64))
-        # Larger numbers mark what is missing, and their squares are not finite.
-        stored = stored[np.isfinite(stored) & (np.abs(stored) < 1e30)]
+        stored = stored[np.isfinite(stored) & (np.abs(stored) < LARGEST_STORED)]
         largest = np.abs(stored).max(initial=1.0)
         # A spike is longer than any number that a step stores, so that T(0), which is
         # made of these and is subtracted, takes few digits of it. A power of two, by
@@ -306,6 +337,10 @@ class _Points:
             )
         # Small whole numbers are codes of categories.
         self._levels = np.concatenate([stored, np.arange(-4.0, 13.0)])
+
+    @cached_property
+    def _random_state(self) -> np.random.RandomState:
+        return check_random_state(0)
 
     def draw(self, n_rows: int) -> Rows:
         """Draw rows: half are normal on many scales, half are near stored numbers."""

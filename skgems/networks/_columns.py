@@ -21,7 +21,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from ._wrappers import unwrap
+from ._sklearn import unwrap
 
 # Steps whose output has one column for each input column, made of this one alone.
 _BY_COLUMN = (
@@ -33,14 +33,21 @@ _BY_COLUMN = (
     StandardScaler,
 )
 
+# Attributes of fitted classifiers that are made of others, which may be pipelines.
+_INNER_CLASSIFIERS = ("calibrated_classifiers_", "estimators_", "estimator_")
+
 
 def dropped_columns(estimator: object) -> np.ndarray | None:
     """Return which columns a fitted classifier drops by name, (n_features,), bool.
 
     None where it drops none. Names stand for places too, where columns have no names.
     """
-    n_columns = getattr(unwrap(estimator), "n_features_in_", None)
-    if n_columns is None:
+    classifier = unwrap(estimator)
+    n_columns = getattr(classifier, "n_features_in_", None)
+    may_drop = isinstance(classifier, Pipeline) or any(
+        hasattr(classifier, attribute) for attribute in _INNER_CLASSIFIERS
+    )
+    if n_columns is None or not may_drop:
         return None
     dropped = _dropped_by_classifier(estimator, n_columns)
     return dropped if dropped.any() else None

@@ -6,7 +6,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from ._wrappers import unwrap
+from ._sklearn import unwrap
 
 
 def takes_documents(estimator: object) -> bool:

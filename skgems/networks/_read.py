@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    is_classifier,
+    is_regressor,
+)
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -24,8 +29,7 @@ from ._inputs import takes_documents
 from ._module_state import ModuleState
 from ._nets import labels_of, module_of
 from ._network import TOLERANCE, Network, with_first
-from ._sklearn import READERS, read_linear, read_one_vs_rest
-from ._wrappers import unwrap
+from ._sklearn import READERS, read_linear, read_one_vs_rest, unwrap
 
 if TYPE_CHECKING:
     from torch import nn
@@ -274,11 +278,8 @@ def is_constant(estimator: object) -> bool:
 
 def is_skorch(estimator: object) -> bool:
     """Report whether it is a skorch classifier; imports neither skorch nor torch."""
-    return not _SKORCH.isdisjoint(_class_paths(estimator))
-
-
-def _class_paths(estimator: object) -> list[tuple[str, str]]:
-    return [(base.__module__, base.__name__) for base in type(estimator).__mro__]
+    classes = type(estimator).__mro__
+    return any((base.__module__, base.__name__) in _SKORCH for base in classes)
 
 
 def read_network(
@@ -387,13 +388,16 @@ def is_fitted(estimator: object, *, name: str = "estimator") -> bool:
 
 def _check_kind(estimator: object, name: str) -> None:
     """Raise TypeError for what is no classifier, fitted or not."""
+    if isinstance(estimator, ClassifierMixin) and hasattr(estimator, "classes_"):
+        return  # as fitted classifiers of scikit-learn are
     kind = type(estimator).__name__
     if isinstance(estimator, type):
         raise TypeError(
             f"Node {name!r}: {estimator.__name__} is a class, not an instance. Give a "
             f"fitted {estimator.__name__}()."
         )
-    if _TORCH_MODULE in _class_paths(estimator):
+    classes = type(estimator).__mro__
+    if _TORCH_MODULE in [(base.__module__, base.__name__) for base in classes]:
         raise TypeError(
             f"Node {name!r}: {kind} is a bare torch module, which does not know its "
             "classes. Wrap it in skorch: NeuralNetClassifier(module, ...). If it is "

@@ -1,4 +1,7 @@
-"""Read and write fitted classifiers of scikit-learn; write torch modules."""
+"""Read and write fitted classifiers of scikit-learn; write torch modules.
+
+What wraps a classifier is taken off first: frozen estimators, searches and pipelines.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -8,16 +11,32 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import LabelBinarizer
 
 from ._network import Layers, Network, as_weights, expand_binary
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+def unwrap(estimator: object) -> object:
+    """Without frozen estimators and fitted searches around it."""
+    if isinstance(estimator, FrozenEstimator):
+        return unwrap(estimator.estimator)
+    inner = getattr(estimator, "best_estimator_", None)
+    return estimator if inner is None else unwrap(inner)
+
+
+def final_step(estimator: object) -> object:
+    """Return the classifier in any wrappers, at the end of any pipelines."""
+    inner = unwrap(estimator)
+    return final_step(inner.steps[-1][1]) if isinstance(inner, Pipeline) else inner
 
 
 def label_array(estimator: object, *, name: str) -> np.ndarray:
@@ -340,6 +359,17 @@ READERS: dict[type, Callable[..., Network]] = {
     DummyClassifier: read_dummy,
     NearestCentroid: read_centroids,
 }
+
+
+def linear_attributes(W: np.ndarray) -> dict[str, np.ndarray]:
+    """The weights as a LogisticRegression publishes them.
+
+    ``W`` is (n_features + 1, n_classes), intercepts last. Of two classes ``coef_`` has
+    one row, w_1 - w_0: the logit of the second against the first.
+    """
+    if W.shape[1] == 2:
+        W = W[:, 1:] - W[:, :1]
+    return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
 
 
 def to_logistic_regression(

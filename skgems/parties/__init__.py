@@ -18,6 +18,7 @@ array([15, 15])
 """
 
 from ._answering import reply_as_message, reply_of
+from ._estimators import Members, members_here, read_members
 from ._federation import Federation, Node, PublicRows
 from ._front_states import check_states
 from ._fronts import (
@@ -26,7 +27,6 @@ from ._fronts import (
     owners_of,
     raise_front_not_fitted,
 )
-from ._given_rows import as_front_takes_them
 from ._labels import (
     UnseenClassesWarning,
     check_labels,
@@ -34,22 +34,30 @@ from ._labels import (
     shown_labels,
     warn_of_unseen_classes,
 )
-from ._members import Members, members_here, read_members
 from ._nodes import (
     RowsLike,
+    WeightedRows,
     as_mask,
     check_feature_names,
+    check_takes_weights,
     halves_of,
     node_names_of,
     raise_without_classifier,
     rows_of_nodes,
+    weighted_rows,
+)
+from ._noisy import (
+    member_with_noise,
+    noisy_summary,
+    with_noisy_summaries,
 )
 from ._pickling import told_if_not_pickled
-from ._reading import read_parties
+from ._reading import as_front_takes_them, read_parties
 from ._record import Record, difference_in_words
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
+    any_rows_for,
     cells_of,
     check_is_behind_front,
     check_no_label_missing_at,
@@ -75,7 +83,6 @@ from ._warnings import (
     warn_of_repeated_identifiers,
     warn_of_written_numbers,
 )
-from ._weights import check_takes_weights, weighted_rows
 
 __all__ = [
     "ClassesLeftOutWarning",

@@ -239,12 +239,14 @@ class Federation:
         Its shape is (n_features,), and its dtype bool. Nodes without a classifier, or
         with a constant one, do not count, unless theirs drops features, too.
         """
+        if not self.dropped_by_node:
+            return None
         masks = [
             node.network.dropped
             for node in self.nodes
             if node.network.dropped is not None or node.chooses_features
         ]
-        if not masks or any(mask is None for mask in masks):
+        if any(mask is None for mask in masks):
             return None
         unused = np.logical_and.reduce(masks)
         if unused.shape != (self.features.n_features_in,):
@@ -349,14 +351,12 @@ class Federation:
             # by no node where others judge; their weight stays as it is.
             shares = 1.0 / np.maximum(self._n_judges[rows], 1)
             weights = shares if weights is None else weights * shares
+        # Nodes that share all rows do not each get a copy.
+        X = self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows)
         member = Member(
             name=node.name,
             model=node.model,
-            # Nodes that share all rows do not each get a copy.
-            X=zero_dropped(
-                self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
-                node.network.dropped,
-            ),
+            X=zero_dropped(X, node.network.dropped),
             y=self.classes[self.y[rows]],
             judging=_places(node.judging_rows, rows),
             moments=_places(node.moment_rows, rows),
@@ -368,21 +368,27 @@ class Federation:
             disclosure=self.disclosure if node.record is None else None,
             n_raw_columns=None if self.front is None else self.front.columns.n,
         )
-        return ruled(member)
+        return member if member.disclosure is None else ruled(member)
 
     def attributes(self) -> dict:
         """Return the fitted attributes that every aggregator has, by their names."""
+        features = self.features
+        columns_used = None if self.unused is None else ~self.unused
+        if self.front is not None:
+            features = self._features_before_front
+            if features.n_features_in is not None:
+                columns_used = self.front.uses_columns
         attributes = {
             "estimators_": self.estimators,
             "node_names_": self.names,
             "classes_": self.classes,
-            "_columns_used": self._columns_used,
+            "_columns_used": columns_used,  # before the front; None: all
             "_front": self.front,
             "_unused": self.unused,
+            **features.attributes(),
         }
         if self.front is not None:
             attributes["front_"] = self.front.fitted
-        attributes |= self._features_of_users.attributes()
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):
             attributes["_dtype"] = common_dtype(networks)  # that of exports
@@ -392,17 +398,8 @@ class Federation:
         return attributes
 
     @property
-    def _columns_used(self) -> np.ndarray | None:
-        """Return which features before the front the aggregate uses; None: all."""
-        if self.front is not None and self._features_of_users.n_features_in is not None:
-            return self.front.uses_columns
-        return None if self.unused is None else ~self.unused
-
-    @property
-    def _features_of_users(self) -> Features:
-        """The features of rows as users give them, before any front."""
-        if self.front is None:
-            return self.features
+    def _features_before_front(self) -> Features:
+        """The features of rows as users give them, before the front."""
         columns = self.front.columns
         names = None if columns.names is None else np.array(columns.names, dtype=object)
         return Features(n_features_in=columns.n, feature_names_in=names)

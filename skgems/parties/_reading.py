@@ -7,82 +7,91 @@ owns each; members that are not fitted are trained on them, as a simulation. Las
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.multiclass import check_classification_targets
 
-from ..base import MOST_LISTED, BaseAggregator, encode_labels, warn_user
+from ..base import (
+    MOST_LISTED,
+    BaseAggregator,
+    Features,
+    Takes,
+    encode_labels,
+    validated_for_fit,
+    warn_user,
+)
+from ..compat import safe_indexing
+from ..datasets import as_groups
 from ..disclosure import Disclosure, disclosure_within
 from ..local import LocalModel, Member
 from ..networks import Network
 from ..progress import say
-from ..steps import Front
+from ..steps import DocumentFront, Front, as_rows
 from . import _nodes
+from ._estimators import Members, Models, read_models
 from ._federation import Federation, Node
-from ._given_rows import GivenRows, read_rows, with_owners
+from ._fronts import transform_by_front
 from ._labels import bare_label, check_labels, shown_labels, told_apart
-from ._members import Members
-from ._models import Models, read_models
-from ._nodes import Roles
+from ._nodes import Roles, Rows, RowsLike, WeightedRows
 from ._rows import check_is_behind_front, warn_of_another_front
 from ._simulation import Simulation, simulate
 from ._small_classes import of_large_classes_alone
 from ._summary import Summary
-from ._weights import WeightedRows
+
+# Code of a row whose node, behind a channel, takes no part: no index of a node, and not
+# the code of public rows.
+_LEFT_OUT = -2
+# Letters of the dtypes of classes that are no texts, and are not written in two ways.
+_NUMERIC_LABELS = "biuf"
+_no_rows = partial(np.empty, 0, dtype=np.intp)
 
 
 def read_parties(
     aggregator: BaseAggregator,
-    given: WeightedRows,
+    user_rows: WeightedRows,
     *,
+    takes: Takes,
     members: Members,
-    is_simulated: bool,
     simulation: Simulation | None,
     joined: Any,
     front: Front | None,
     front_history: list[dict],
 ) -> Federation:
-    """Return the nodes and their rows, of what was given for them.
+    """Return the nodes and their rows, of what a user gave.
 
-    ``given`` has the rows as the front takes them. ``joined`` is the run over the
-    channel that the members come from, or None; it is kept for later requests.
+    ``user_rows`` are as the front takes them, and ``simulation`` says how members are
+    trained if they are not fitted. ``joined`` is the run over the channel that the
+    members come from, or None; it is kept for later requests.
     """
-    rows = read_rows(
+    members, rows = _read_members_and_rows(
         aggregator,
-        given.X,
-        given.y,
-        nodes=given.nodes,
-        held_out=given.held_out,
-        groups=given.groups,
-        weights=given.weights,
+        user_rows,
+        members=members,
+        simulation=simulation,
+        reached=members.names if joined is None else joined.nodes.reached,
         front=front,
+        drops_front=takes.learnt,
     )
-    if is_simulated:
-        members, rows = _simulated(
-            members,
-            rows,
-            nodes=given.nodes,
-            simulation=simulation or Simulation.from_aggregator(aggregator),
-        )
-    elif given.nodes is not None:
-        rows = with_owners(
-            rows,
-            given.nodes,
-            names=members.names,
-            reached=members.names if joined is None else joined.nodes.reached,
-        )
-    is_front_of_members = front is not None and aggregator._method().takes.learnt
-    if is_front_of_members:
-        members = _drop_front(members, front, rows)
-    members = _with_networks_of_rows_alone(members, rows)
-    models = read_models(aggregator, members, rows, has_front=front is not None)
+    summaries = members.summaries
+    models = read_models(
+        aggregator,
+        members,
+        takes=takes,
+        has_front=front is not None,
+        features_of_rows=None if rows is None else rows.features,
+        labels=None if rows is None else rows.y,
+    )
     codes = _encoded_labels(
-        models, rows, summaries=members.summaries, is_simulated=is_simulated
+        models, rows, summaries=summaries, is_simulated=simulation is not None
     )
-    assignment = _assign_rows(models, rows, codes, summaries=members.summaries)
-    _check_labels_of_summaries(members.summaries, models.classes)
+    assignment = _assign_rows(models, rows, codes, summaries=summaries)
+    if any(summary is not None for summary in summaries):
+        _check_labels_of_summaries(summaries, models.classes)
     disclosure = disclosure_within(aggregator.disclosure)
     federation = Federation(
         nodes=_read_nodes(
@@ -90,15 +99,11 @@ def read_parties(
             rows,
             codes,
             assignment=assignment,
-            summaries=members.summaries,
+            summaries=summaries,
             disclosure=disclosure,
         ),
         classes=models.classes,
         features=models.features,
-        X=None if rows is None else rows.X,
-        y=None if rows is None else codes,
-        groups=None if rows is None else rows.groups,
-        weights=None if rows is None else rows.weights,
         public_rows=assignment.public_rows,
         rows_are_shared=assignment.rows_are_shared,
         spare_rows=assignment.spare_rows,
@@ -107,19 +112,174 @@ def read_parties(
         front_history=front_history,
         disclosure=disclosure,
     )
-    if is_front_of_members and not is_simulated:
+    if rows is not None:
+        federation = replace(
+            federation, X=rows.X, y=codes, groups=rows.groups, weights=rows.weights
+        )
+    if front is not None and takes.learnt and simulation is None:
         _warn_of_members_of_another_front(federation)
-    _warn_of_alike_labels(federation)
+    if models.classes.dtype.kind not in _NUMERIC_LABELS:
+        _warn_of_alike_labels(federation)
     return federation
 
 
-# ---- members -----------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GivenRows:
+    """The rows that were given to ``fit``: validated, and behind the front."""
+
+    X: Rows
+    y: np.ndarray  # (n_rows,), labels
+    features: Features
+    # The rows as they were given, if their columns have names: classifiers that choose
+    # columns by these are trained on them. None where there are no names, or a front.
+    table: RowsLike | None
+    held_out: np.ndarray | None  # (n_rows,), bool: rows that only score; None: none
+    # (n_rows,), int: group of each row, whose rows stay together; None: nobody said.
+    groups: np.ndarray | None = None
+    weights: np.ndarray | None = None  # (n_rows,), how much each counts; None: once
+    # (n_rows,), int: index of the node that owns each row, -1 for public rows. None:
+    # nobody said, and a row is of each node whose classifier has seen its label.
+    owners: np.ndarray | None = None
+    # (n_rows,), bool: rows that their simulated node did not train on. None: nodes are
+    # not simulated.
+    not_trained_on: np.ndarray | None = None
+
+    def __getitem__(self, chosen: np.ndarray) -> "GivenRows":
+        """Some of the rows, by a mask of shape (n_rows,)."""
+        return replace(
+            self,
+            X=self.X[chosen],
+            y=self.y[chosen],
+            table=(
+                None
+                if self.table is None
+                else safe_indexing(self.table, np.flatnonzero(chosen))
+            ),
+            held_out=None if self.held_out is None else self.held_out[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
+            weights=None if self.weights is None else self.weights[chosen],
+            owners=None if self.owners is None else self.owners[chosen],
+        )
+
+
+def read_rows(aggregator: BaseAggregator, user_rows: WeightedRows) -> GivenRows | None:
+    """Rows without a front, validated, whose owners are not read yet."""
+    X = user_rows.X
+    if X is None:
+        _check_describe_nothing(user_rows)
+        return None
+    table = X if hasattr(X, "columns") else None
+    (X, y), features = validated_for_fit(aggregator, X, user_rows.y)
+    check_classification_targets(y)
+    held_out = user_rows.held_out
+    groups = user_rows.groups
+    return GivenRows(
+        X=X,
+        y=y,
+        features=features,
+        table=table,
+        held_out=None if held_out is None else _nodes.as_mask(held_out, X),
+        groups=None if groups is None else as_groups(groups, X),
+        weights=user_rows.weights,
+    )
+
+
+def _check_describe_nothing(user_rows: WeightedRows) -> None:
+    """Raise ValueError where something is said of rows that are missing."""
+    descriptions = (user_rows.y, user_rows.nodes, user_rows.held_out, user_rows.groups)
+    if any(description is not None for description in descriptions):
+        raise ValueError(
+            "y, nodes, held_out and groups describe the rows of X, which is "
+            "missing. Give fit X as well, or none of them."
+        )
+
+
+def as_front_takes_them(front: Front, user_rows: WeightedRows) -> WeightedRows:
+    """Return rows as the front takes them: as a table, an array or documents."""
+    if user_rows.X is None:
+        return user_rows
+    takes_documents = isinstance(front, DocumentFront)
+    X = front.rows(user_rows.X) if takes_documents else as_rows(user_rows.X)
+    return replace(user_rows, X=X)
+
+
+def rows_behind_front(
+    aggregator: BaseAggregator, user_rows: WeightedRows, front: Front
+) -> GivenRows | None:
+    """Return rows behind a front that is fitted, whose owners are not read yet."""
+    if user_rows.X is None:
+        return read_rows(aggregator, user_rows)
+    X = transform_by_front(
+        front,
+        user_rows.X,
+        user_rows.nodes,
+        y=user_rows.y,
+        held_out=_nodes.as_mask(user_rows.held_out, user_rows.X),
+        groups=as_groups(user_rows.groups, user_rows.X),
+        disclosure=disclosure_within(aggregator.disclosure),
+    )
+    rows = read_rows(aggregator, replace(user_rows, X=X))
+    return replace(rows, table=None)
+
+
+def with_owners(
+    rows: GivenRows, nodes: ArrayLike, *, names: Sequence[str], reached: Sequence[str]
+) -> GivenRows:
+    """The rows of the nodes that take part, and public rows, with the owner of each.
+
+    ``names`` are those of the nodes that take part, of which owners become indices. The
+    entries of ``nodes`` speak of all nodes that were ``reached`` over a channel, some
+    of which may have been lost since.
+    """
+    index_of = {name: k for k, name in enumerate(names)}
+    indices = [index_of.get(name, _LEFT_OUT) for name in reached]
+    # The last is that of public rows, which have the code -1.
+    indices.append(_nodes.PUBLIC)
+    owners = np.array(indices)[_nodes.node_codes(nodes, reached, rows.X.shape[0])]
+    rows = replace(rows, owners=owners)
+    takes_part = owners != _LEFT_OUT
+    return rows if takes_part.all() else rows[takes_part]
+
+
+# ---- members and rows ----------------------------------------------------------------
+
+
+def _read_members_and_rows(
+    aggregator: BaseAggregator,
+    user_rows: WeightedRows,
+    *,
+    members: Members,
+    simulation: Simulation | None,
+    reached: Sequence[str],
+    front: Front | None,
+    drops_front: bool,
+) -> tuple[Members, GivenRows | None]:
+    """Return members with a classifier or a Network each, and rows with their owners.
+
+    ``reached`` are all nodes that entries of ``nodes`` may name. ``drops_front`` says
+    that classifiers are of rows behind the front, with which their pipelines may begin.
+    """
+    if front is None:
+        rows = read_rows(aggregator, user_rows)
+    else:
+        rows = rows_behind_front(aggregator, user_rows, front)
+    if simulation is not None:
+        members, rows = _simulated(members, rows, user_rows.nodes, simulation)
+    elif user_rows.nodes is not None:
+        rows = with_owners(rows, user_rows.nodes, names=members.names, reached=reached)
+    if front is not None and drops_front:
+        members = _drop_front(members, front, rows)
+    if any(classifier is None for classifier in members.classifiers):
+        members = _with_networks_of_rows_alone(members, rows)
+    return members, rows
 
 
 def _simulated(
     members: Members,
     rows: GivenRows | None,
-    *,
     nodes: ArrayLike | None,
     simulation: Simulation,
 ) -> tuple[Members, GivenRows]:
@@ -205,20 +365,18 @@ def _encoded_labels(
 ) -> np.ndarray:
     """Index of each row's class, shape (n_rows,); empty where there are no rows."""
     if rows is None:
-        return np.empty(0, dtype=np.intp)
+        return _no_rows()
     if rows.owners is not None and not is_simulated:
         _check_labels_of_nodes(models, rows, summaries=summaries)
+    # What to do where the classes of a net are numbers of its outputs.
+    advice_on_nets = [
+        f" Node {model.name!r}: {model.advice_on_labels}"
+        for model in models.local_models
+        if model.advice_on_labels
+    ]
     return encode_labels(
-        rows.y, models.classes, advice_on_nets=_advice_on_nets(models.local_models)
+        rows.y, models.classes, advice_on_nets="".join(advice_on_nets[:1])
     )
-
-
-def _advice_on_nets(models: list[LocalModel]) -> str:
-    """Say what to do where the classes of a net are numbers of its outputs."""
-    for model in models:
-        if model.advice_on_labels:
-            return f" Node {model.name!r}: {model.advice_on_labels}"
-    return ""
 
 
 def _check_labels_of_nodes(
@@ -268,10 +426,6 @@ class _Assignment:
     rows_are_shared: bool  # whether some rows are used for several nodes
 
 
-def _no_rows() -> np.ndarray:
-    return np.empty(0, dtype=np.intp)
-
-
 def _assign_rows(
     models: Models,
     rows: GivenRows | None,
@@ -279,7 +433,10 @@ def _assign_rows(
     *,
     summaries: list[Summary | None],
 ) -> _Assignment:
-    """Assign rows to nodes; ``codes`` are the classes of the rows."""
+    """Use each row for the node that owns it, or for all that have seen its class.
+
+    ``codes`` are the classes of the rows.
+    """
     if rows is None:
         return _Assignment(
             rows_of_nodes=[_no_rows() for _ in summaries],
@@ -287,20 +444,15 @@ def _assign_rows(
             spare_rows=_no_rows(),
             rows_are_shared=False,
         )
-    if rows.owners is not None:
-        return _assign_by_owner(rows, len(summaries))
-    # Nodes that are not here have sent their statistics; these are rows of others.
-    is_here = np.array([summary is None for summary in summaries])
-    return _assign_by_class(codes, models.seen & is_here[:, None])
-
-
-def _assign_by_owner(rows: GivenRows, n_nodes: int) -> _Assignment:
-    """Use each row for the node that owns it."""
+    if rows.owners is None:
+        # Nodes that are not here have sent their statistics; these are rows of others.
+        is_here = np.array([summary is None for summary in summaries])
+        return _assign_by_class(codes, models.seen & is_here[:, None])
     is_public = rows.owners == _nodes.PUBLIC
     if rows.held_out is not None:
         is_public &= ~rows.held_out  # what only scores tunes nothing
     return _Assignment(
-        rows_of_nodes=[np.flatnonzero(rows.owners == k) for k in range(n_nodes)],
+        rows_of_nodes=[np.flatnonzero(rows.owners == k) for k in range(len(summaries))],
         public_rows=np.flatnonzero(is_public),
         spare_rows=_no_rows(),
         rows_are_shared=False,
@@ -335,9 +487,13 @@ def _read_nodes(
     nodes = []
     for k, summary in enumerate(summaries):
         rows_of_node = assignment.rows_of_nodes[k]
-        if summary is None:
+        left_out = None
+        if summary is not None:
+            # Rows of a node that has sent its statistics only score the aggregate.
+            roles = Roles(judging=rows_of_node, moments=_no_rows(), training=_no_rows())
+            row_counts = summary.row_counts
+        else:
             roles = _roles_of_member(models, rows, rows_of_node, k=k)
-            left_out = None
             if rows is not None and disclosure is not None:
                 roles, left_out = _roles_in_large_classes(
                     models.local_models[k],
@@ -346,22 +502,25 @@ def _read_nodes(
                     groups=rows.groups,
                     disclosure=disclosure,
                 )
+            weights = None if rows is None else rows.weights
             row_counts = _row_counts(
-                codes,
-                roles,
-                classes=models.classes,
-                weights=None if rows is None else rows.weights,
+                codes, roles, classes=models.classes, weights=weights
             )
-            node = models.node(k, roles, row_counts=row_counts)
-            node = replace(node, left_out=left_out)
-            n_rows = len(roles.training)
-        else:
-            # Rows of a node that has sent its statistics only score the aggregate.
-            roles = Roles(judging=rows_of_node, moments=_no_rows(), training=_no_rows())
-            node = models.node(k, roles, row_counts=summary.row_counts, summary=summary)
-            n_rows = summary.n_rows
+        node = Node(
+            name=models.local_models[k].name,
+            model=models.local_models[k],
+            network=models.networks[k],
+            seen=models.seen[k],
+            judging_rows=roles.judging,
+            moment_rows=roles.moments,
+            training_rows=roles.training,
+            record=summary,
+            row_counts=row_counts,
+            left_out=left_out,
+        )
         nodes.append(node)
         kind = type(node.model.estimator if summary is None else summary)
+        n_rows = len(roles.training) if summary is None else summary.n_rows
         say(
             f"node {node.name}: {kind.__name__}, {node.seen.sum()} classes, "
             f"{n_rows} rows"

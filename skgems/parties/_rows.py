@@ -38,15 +38,15 @@ from ..local import (
     naming_node,
     net_seed,
 )
-from ..messages import naming
+from ..messages import Message, naming
 from ..networks import Network, dropped_in_table, is_fitted, zero_dropped
 from ..steps import Cells, ColumnsError, Front, JoinedBins, are_documents, as_rows
 from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
-from ._nodes import Rows, RowsLike
+from ._nodes import Rows, RowsLike, WeightedRows, weighted_rows
 from ._ruled import RuledTable, table_under
-from ._weights import WeightedRows, weighted_rows
+from ._terms import allows_missing
 
 # Types of labels that JSON, and so a message, can hold.
 _LABEL_TYPES = frozenset({str, int, float, bool})
@@ -75,6 +75,11 @@ class AnyRowsWithMissing(AnyRows):
     """The same of rows in which values may be missing."""
 
     _allows = Allows(more_dimensions=True, missing_values=True)
+
+
+def any_rows_for(request: Message) -> AnyRows:
+    """Return what reads the rows that answer a request, which may lack values."""
+    return AnyRowsWithMissing() if allows_missing(request) else AnyRows()
 
 
 def member_of(

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..base import BaseAggregator, seeded_clone
+from ..base import BaseAggregator, Method, Takes, seeded_clone
 from ..compat import safe_indexing
 from ..local import cached, fit_local, local_model, naming_node, net_seed
 from ..networks import chooses_columns
@@ -38,7 +38,15 @@ class Simulation:
     n_jobs: int | None = None
 
     @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> "Simulation":
+    def from_method(cls, method: Method, aggregator: BaseAggregator) -> "Simulation":
+        """Return how a method trains clones, or else what the parameters say."""
+        simulation = method.simulation(aggregator)
+        if simulation is None:
+            return cls.from_aggregator(aggregator, method.takes)
+        return simulation
+
+    @classmethod
+    def from_aggregator(cls, aggregator: BaseAggregator, takes: Takes) -> "Simulation":
         """Read the parameters of an aggregator; those it lacks have defaults."""
         # Not getattr: an aggregator without one of the parameters may have a method or
         # a class attribute of that name.
@@ -47,7 +55,7 @@ class Simulation:
             random_state=parameters.get("random_state"),
             validation_fraction=parameters.get("validation_fraction", 0.0),
             memory=parameters.get("memory"),
-            trains=aggregator._method().takes.learnt,
+            trains=takes.learnt,
             n_jobs=parameters.get("n_jobs"),
         )
 

@@ -155,9 +155,13 @@ class Summary:
             shown = f"{shown} and {n_not_shown} more"
         if self.network.dropped is not None:
             shown += f", nothing about the columns {self._dropped_columns}"
+        # With noise nobody knows the number of rows.
+        told = (
+            "noise on its sums" if "privacy" in self.settings else f"{self.n_rows} rows"
+        )
         return (
-            f"{type(self).__name__}({self.name!r} for {self.method}: {self.n_rows} "
-            f"rows, classes {shown})"
+            f"{type(self).__name__}({self.name!r} for {self.method}: {told}, classes "
+            f"{shown})"
         )
 
     def _repr_html_(self) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ..asking import MOST_GRIDS
 from ..gems import LinearTerms
 from ..messages import Message, Terms
+from ..moments import MOST_GRIDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 Where a model is a function of sums over rows, nodes send sums and the server makes the
 very model of all rows: `PooledAggregator` for classifiers, `PooledTransformer` for
-transformers before them. `PooledForm` says whether linear models have such a form.
+transformers before them.
 Trees and forests grow from histograms, which are sums too, with one message a level.
 `describe` says what the columns of nodes hold, before any model.
 
@@ -17,11 +17,12 @@ True
 
 from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._description import Description, describe, survey
-from ._forms import PooledForm, common_form
+from ._noise import NOISE, NoisyMethod
 from ._pooled import PooledAggregator
 from ._sent_models import quadratic_content
+from ._table_one import TableOne
 from ._transformer import PooledTransformer
 from ._trees_halves import forests_of_halves
 from ._trees_terms import TREES
 
-__all__ = ["Description"]
+__all__ = ["Description", "TableOne"]

@@ -1,10 +1,9 @@
-"""HistGradientBoostingClassifier: how its trees grow, and one made of ours."""
+"""HistGradientBoostingClassifier: by which rules its trees grow, in numbers."""
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..compat import PREDICTOR_RECORD_DTYPE, TreePredictor
-from ..trees import BoostedGrowth, BoostingRules, upper_edges
+from ..trees import BoostingRules
 
 # Deeper trees ask for more messages and have more leaves, and were never better.
 _DEEPEST = 6
@@ -54,49 +53,3 @@ def boosting_rules(classifier: HistGradientBoostingClassifier) -> BoostingRules:
         l2_regularization=classifier.l2_regularization,
         min_samples_leaf=classifier.min_samples_leaf,
     )
-
-
-def fitted_boosting(
-    classifier: HistGradientBoostingClassifier,
-    growth: BoostedGrowth,
-    classes: np.ndarray,
-) -> HistGradientBoostingClassifier:
-    """A fitted classifier of scikit-learn, with the trees that were grown.
-
-    What else a fitted classifier has is that of a fit to two rows of each class.
-    """
-    n_trees = len(growth.baseline)
-    fitted = HistGradientBoostingClassifier(
-        **{**classifier.get_params(), "max_iter": 1}
-    )
-    fitted.fit(np.zeros((2 * len(classes), growth.n_features)), np.tile(classes, 2))
-    fitted.set_params(max_iter=classifier.max_iter)
-    predictors = [_predictor(growth, tree) for tree in range(growth.n_finished)]
-    fitted._predictors = [
-        predictors[first : first + n_trees]
-        for first in range(0, growth.n_finished, n_trees)
-    ]
-    fitted._baseline_prediction = growth.baseline.reshape(1, -1)
-    return fitted
-
-
-def _predictor(growth: BoostedGrowth, tree: int) -> TreePredictor:
-    """Return one of the trees, as scikit-learn's boosting holds it."""
-    forest = growth.forest
-    vertices = growth.vertices_of(tree)
-    is_split = forest.feature[vertices] >= 0
-    left = forest.left[vertices]
-    nodes = np.zeros(len(vertices), dtype=PREDICTOR_RECORD_DTYPE)
-    nodes["value"] = growth.values[vertices]
-    nodes["count"] = growth.n_rows_of(vertices)
-    nodes["is_leaf"] = ~is_split
-    nodes["depth"] = growth.depths_of(vertices)
-    nodes["feature_idx"] = np.where(is_split, forest.feature[vertices], 0)
-    edges = upper_edges()[forest.bin[vertices]]
-    nodes["num_threshold"] = np.where(is_split, edges, 0.0)
-    nodes["bin_threshold"] = np.where(is_split, forest.bin[vertices], 0)
-    nodes["missing_go_to_left"] = forest.missing_left[vertices]
-    nodes["left"] = np.where(is_split, np.searchsorted(vertices, left), 0)
-    nodes["right"] = np.where(is_split, np.searchsorted(vertices, left + 1), 0)
-    no_categories = np.zeros((0, 8), dtype=np.uint32)
-    return TreePredictor(nodes, no_categories, no_categories)

@@ -24,11 +24,17 @@ from sklearn.preprocessing import LabelBinarizer
 
 from ..local import closed_form
 from ..messages import Message
-from ..moments import ClassMoments, ClassSums
-from ._equations import Root
-from ._forms import PooledForm
-from ._linear import weighted_sums
-from ._rounding import PROMISE, Rounding, SumPrecision, quadratic_rounding
+from ..moments import (
+    PROMISE,
+    ClassMoments,
+    ClassSums,
+    PooledForm,
+    Root,
+    Rounding,
+    SumPrecision,
+    quadratic_rounding,
+    weighted_sums,
+)
 
 _EPS = np.finfo(np.float64).eps
 
@@ -86,6 +92,11 @@ def check_scatters(
             "classifier that takes one scatter of all classes, such as "
             "LinearDiscriminantAnalysis without priors."
         )
+
+
+def tells_one_scatter(classifier: ClassifierMixin, classes: np.ndarray) -> bool:
+    """Report whether a linear classifier is made of one scatter of all classes."""
+    return _linear_form(classifier, classes).scatter == "shared"
 
 
 def fit_to_sums(

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ from ..base import Page, Paragraph, Points, ResultMixin, Table, is_channel, prin
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
 from ..local import Member
-from ..messages import Agreement, Message, Terms, listed, reply_in
+from ..messages import Agreement, Message, listed, reply_in
 from ..parties import (
     check_no_label_missing_at,
     is_path,
@@ -33,24 +33,17 @@ from ..steps import (
     distribution_told,
     has_all_numbers,
     moments_told,
+    quantile_bounds,
     quantiles,
 )
 from ..tasks import SurveyReply
+from ._table_one import ColumnOfNode, TableOne, table_one_rows
+from ._terms import DescriptionTerms
 
 # The column of labels in tables of a description.
 CLASSES = "(classes)"
 # Quantiles of a description, by their names in its tables.
 _QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescriptionTerms(Terms, method="describe"):
-    """One message, whose request has no settings."""
-
-    makes_model: ClassVar[bool] = False
-
-    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
-        return {"survey": 1, "join": 0}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -87,6 +80,10 @@ class Description(ResultMixin):
         For each "column", "node" and "category" the number of "rows". The node is None
         for all nodes together. The category is None for rows of all other values, which
         are too rare to be told; at each node they count as ``min_rows`` rows at least.
+    quartiles : dict of lists
+        For each "column", "node" and "quartile" the numbers between which it lies:
+        "lower" and "upper", or None where nothing bounds it. The node is None for all
+        nodes together.
     notes : tuple of str
         What should be looked at before a model is made: columns that some nodes lack,
         that hold texts at some nodes and numbers at others, or that identify rows.
@@ -97,8 +94,33 @@ class Description(ResultMixin):
     by_node: Mapping[str, list]
     total: Mapping[str, list]
     categories: Mapping[str, list]
+    quartiles: Mapping[str, list]
     notes: tuple[str, ...]
     min_rows: Mapping[str, int]
+
+    def table_one(self) -> TableOne:
+        """Return the first table of a study, with a column for each node.
+
+        Numbers have mean, standard deviation and quartiles, which are known to lie
+        between two numbers. Categories have counts and shares. The largest standardized
+        difference between two nodes stands beside each column.
+
+        Returns
+        -------
+        table : TableOne
+            It prints as a table, and has ``to_csv`` and ``to_frame``.
+        """
+        names = dict.fromkeys(self.total["column"])
+        in_order = [name for name in (CLASSES, *names) if name in names]
+        nodes = list(self.min_rows)
+        columns = {
+            name: _columns_of_nodes(self, name) for name in dict.fromkeys(in_order)
+        }
+        return TableOne(
+            nodes=nodes,
+            rows=table_one_rows(columns, nodes),
+            notes=(*_notes_of_table(self), *self.notes),
+        )
 
     def __str__(self) -> str:
         bounds = sorted(set(self.min_rows.values()))
@@ -134,6 +156,65 @@ class Description(ResultMixin):
         if self.notes:
             parts.append(Points(heading="Notes", sentences=self.notes))
         return Page(title="", parts=parts)
+
+
+def _columns_of_nodes(
+    description: Description, name: str
+) -> dict[str | None, ColumnOfNode]:
+    """Return what is known of a column at each node; None stands for all nodes."""
+    columns: dict[str | None, ColumnOfNode] = {}
+    for table, nodes in (
+        (description.by_node, description.by_node["node"]),
+        (description.total, [None] * len(description.total["column"])),
+    ):
+        for k, node in enumerate(nodes):
+            if table["column"][k] == name:
+                columns[node] = ColumnOfNode(
+                    n_rows=table["rows"][k],
+                    gaps=table["gaps"][k],
+                    mean=table["mean"][k],
+                    std=table["std"][k],
+                    quartiles=_bounds_of(description, name, node),
+                    counts=_counts_of(description, name, node),
+                )
+    return columns
+
+
+def _bounds_of(
+    description: Description, name: str, node: str | None
+) -> list[tuple[float | None, float | None]] | None:
+    rows = zip(*description.quartiles.values(), strict=True)
+    bounds = [
+        (lower, upper)
+        for column, of_node, _, lower, upper in rows
+        if (column, of_node) == (name, node)
+    ]
+    return bounds or None
+
+
+def _counts_of(description: Description, name: str, node: str | None) -> dict:
+    rows = zip(*description.categories.values(), strict=True)
+    return {
+        category: n
+        for column, of_node, category, n in rows
+        if (column, of_node) == (name, node)
+    }
+
+
+def _notes_of_table(description: Description) -> list[str]:
+    """Say what numbers of the table are."""
+    least = " or ".join(map(str, sorted(set(description.min_rows.values()))))
+    notes = [
+        "n (%): number of rows, and percent of the rows whose value is known.",
+        "median, quartiles: numbers between which they lie, which are means of rows.",
+        "SMD: largest standardized difference between two nodes.",
+    ]
+    if least != "1":
+        notes.append(
+            f"Every number is about at least {least} rows of a node (min_rows). Fewer "
+            "gaps or rare values are shown as that many."
+        )
+    return notes
 
 
 def describe(
@@ -341,6 +422,7 @@ def _description(replies: Mapping[str, SurveyReply]) -> Description:
     """Return the tables of replies of nodes, by name of the node."""
     by_column = _told_by_column(replies)
     n_rows = {node: reply.n_rows for node, reply in replies.items()}
+    quartiles: list[tuple] = []
     rows_by_node = []
     rows_of_total = []
     categories: list[tuple] = []
@@ -349,8 +431,10 @@ def _description(replies: Mapping[str, SurveyReply]) -> Description:
             figures = _figures({node: told}, n_rows)
             rows_by_node.append({"column": column, "node": node, **figures})
             rows_by_node[-1]["values"] = told.get("n_values")
+            quartiles += _quartile_rows(column, node, [told])
         total = {"column": column, "nodes": len(told_by_node)}
         rows_of_total.append(total | _figures(told_by_node, n_rows))
+        quartiles += _quartile_rows(column, None, list(told_by_node.values()))
         categories += _category_rows(column, told_by_node)
     names = ("column", "node", "category", "rows")
     return Description(
@@ -358,6 +442,10 @@ def _description(replies: Mapping[str, SurveyReply]) -> Description:
         total=_table(rows_of_total),
         categories={
             name: [row[k] for row in categories] for k, name in enumerate(names)
+        },
+        quartiles={
+            name: [row[k] for row in quartiles]
+            for k, name in enumerate(("column", "node", "quartile", "lower", "upper"))
         },
         notes=tuple(_notes(by_column, list(replies))),
         min_rows={node: reply.min_rows for node, reply in replies.items()},
@@ -413,13 +501,37 @@ def _figures_of_numbers(told: Sequence[Mapping]) -> dict:
     mean = float(np.average(means, weights=counts))
     variance = np.average(variances + (means - mean) ** 2, weights=counts)
     figures = {"mean": mean, "std": float(np.sqrt(variance))}
-    n_groups = sum(len(part.get("means", ())) for part in told)
-    if any("means" not in part for part in told) or n_groups > len(_QUARTILES):
+    if _have_quartiles(told):
         quartiles = quantiles(
             [distribution_told(part) for part in told], list(_QUARTILES.values())
         )
         figures |= dict(zip(_QUARTILES, quartiles.tolist(), strict=True))
     return figures
+
+
+def _quartile_rows(
+    column: str, node: str | None, told: Sequence[Mapping]
+) -> list[tuple]:
+    """Rows of the table of quartiles: those that `_figures_of_numbers` has, too."""
+    told_numbers = [part for part in told if has_all_numbers(part)]
+    if not _have_quartiles(told_numbers):
+        return []
+    bounds = quantile_bounds(told_numbers, list(_QUARTILES.values()))
+    return [
+        (column, node, name, _finite(lower), _finite(upper))
+        for name, (lower, upper) in zip(_QUARTILES, bounds, strict=True)
+    ]
+
+
+def _finite(bound: float) -> float | None:
+    return bound if np.isfinite(bound) else None
+
+
+def _have_quartiles(told: Sequence[Mapping]) -> bool:
+    """Report whether there are enough groups of numbers for quartiles."""
+    n_groups = sum(len(part.get("means", ())) for part in told)
+    is_counted = any("means" not in part for part in told)
+    return is_counted or n_groups > len(_QUARTILES)
 
 
 def _category_rows(column: str, told_by_node: Mapping[str, Mapping]) -> list[tuple]:

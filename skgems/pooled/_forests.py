@@ -1,17 +1,15 @@
-"""Trees and forests of scikit-learn: how theirs grow, and theirs made of ours."""
+"""Trees and forests of scikit-learn: by which rules they grow, in numbers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import entr
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import ClassifierMixin
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
-from ..compat import NODE_DTYPE, Tree
 from ..tasks import DEEPEST
-from ..trees import Growth, RandomTrees, TreeRules, upper_edges
+from ..trees import TreeRules
 
 # Parameters that have no meaning where trees grow level by level from histograms, and
 # the values that they must have.
@@ -160,104 +158,3 @@ def number_of_features(max_features: object, n_features: int) -> int:
     if isinstance(max_features, int | np.integer):
         return min(int(max_features), n_features)
     return max(1, int(max_features * n_features))
-
-
-def fitted_forest(
-    classifier: ClassifierMixin, growth: Growth | RandomTrees, classes: np.ndarray
-) -> ClassifierMixin:
-    """A fitted clone of a classifier, with the trees that were grown.
-
-    Thresholds are upper edges of bins. Sums of scikit-learn's own fit, such as numbers
-    of rows and impurities, are those of the counts.
-    """
-    fitted = clone(classifier)
-    trees = [
-        _fitted_tree(fitted, growth, tree=tree) for tree in range(growth.forest.n_trees)
-    ]
-    if isinstance(fitted, DecisionTreeClassifier):
-        (fitted,) = trees
-    else:
-        fitted.estimator_ = clone(trees[0])
-        fitted.estimators_ = trees
-        fitted.n_outputs_ = 1
-        fitted.n_features_in_ = growth.n_features
-        fitted.n_classes_ = len(classes)
-    fitted.classes_ = classes
-    return fitted
-
-
-def _fitted_tree(
-    classifier: ClassifierMixin, growth: Growth | RandomTrees, *, tree: int
-) -> ClassifierMixin:
-    """Return one of the trees, as scikit-learn's forests hold it."""
-    if isinstance(classifier, DecisionTreeClassifier):
-        fitted = classifier
-    else:
-        tree_type = KINDS_OF_TREES[type(classifier)].tree_type
-        names = classifier.estimator_params
-        fitted = tree_type(**{name: getattr(classifier, name) for name in names})
-    n_classes = growth.counts.shape[1]
-    fitted.tree_ = _tree_of_arrays(growth, tree, criterion=classifier.criterion)
-    fitted.n_features_in_ = growth.n_features
-    fitted.n_outputs_ = 1
-    fitted.n_classes_ = n_classes
-    fitted.max_features_ = number_of_features(
-        classifier.max_features, growth.n_features
-    )
-    # Trees within a forest know classes by their numbers.
-    fitted.classes_ = np.arange(n_classes, dtype=np.float64)
-    return fitted
-
-
-def shares_of_classes(weighted_counts: np.ndarray) -> np.ndarray:
-    """The share of each class at vertices; both are (n_vertices, n_classes)."""
-    totals = weighted_counts.sum(axis=1, keepdims=True)
-    return weighted_counts / np.maximum(totals, np.finfo(np.float64).tiny)
-
-
-def _tree_of_arrays(growth: Growth | RandomTrees, tree: int, *, criterion: str) -> Tree:
-    forest = growth.forest
-    vertices = growth.vertices_of(tree)
-    is_split = forest.feature[vertices] >= 0
-    counts = growth.counts[vertices]
-    weighted = counts * growth.class_weights_in_use
-    totals = weighted.sum(axis=1)
-    shares = shares_of_classes(weighted)
-    nodes = np.zeros(len(vertices), dtype=NODE_DTYPE)
-    left = forest.left[vertices]
-    nodes["left_child"] = np.where(is_split, np.searchsorted(vertices, left), -1)
-    nodes["right_child"] = np.where(is_split, np.searchsorted(vertices, left + 1), -1)
-    nodes["feature"] = np.where(is_split, forest.feature[vertices], -2)
-    edges = upper_edges()
-    nodes["threshold"] = np.where(is_split, edges[forest.bin[vertices]], -2.0)
-    nodes["missing_go_to_left"] = forest.missing_left[vertices]
-    nodes["impurity"] = _IMPURITIES[criterion](shares)
-    nodes["n_node_samples"] = counts.sum(axis=1)
-    nodes["weighted_n_node_samples"] = totals
-    n_classes = np.array([counts.shape[1]], dtype=np.intp)
-    fitted = Tree(growth.n_features, n_classes, 1)
-    fitted.__setstate__(
-        {
-            "max_depth": int(growth.depths_of(vertices).max()),
-            "node_count": len(vertices),
-            "nodes": nodes,
-            "values": np.ascontiguousarray(shares[:, None, :]),
-        }
-    )
-    return fitted
-
-
-def _gini(shares: np.ndarray) -> np.ndarray:
-    return 1.0 - np.square(shares).sum(axis=1)
-
-
-def _entropy(shares: np.ndarray) -> np.ndarray:
-    return entr(shares).sum(axis=1) / np.log(2)
-
-
-# Impurities by the shares of classes, (n_vertices, n_classes).
-_IMPURITIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "gini": _gini,
-    "entropy": _entropy,
-    "log_loss": _entropy,
-}

@@ -12,8 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from ..asking import KeepRepliesMixin, ReportMixin, federated_fit, fit_method
 from ..base import Allows, BaseAggregator
 from ..compat import HasMethods, Interval, StrOptions
+from ..private import Privacy
 from ..steps import Columns, Front
 from ._decisions import PooledDecisionsMixin
+from ._noise import NoisyPooledMethod
 from ._pooled_fit import NAMES, PooledMethod, classifier_named
 from ._sent_models import content_of_classifier, of_all_columns
 from ._summarizing import PooledSummariesMixin
@@ -93,6 +95,10 @@ class PooledAggregator(
     disclosure : Disclosure, "auto" or None, default="auto"
         The rule for what nodes tell of their rows, as for
         :class:`~skgems.GEMSLogisticAggregator`.
+    privacy : Privacy, default=None
+        Noise on the sums of each node, as for :class:`GEMSLogisticAggregator`. `pooled`
+        is then LinearDiscriminantAnalysis or RidgeClassifier, and None stands for the
+        first.
     front : transformer, default=None
         Transformers that all nodes apply before the sums, as in
         :class:`GEMSLogisticAggregator`. The sums are of the transformed rows. For trees
@@ -172,6 +178,8 @@ class PooledAggregator(
     """
 
     _method_class = PooledMethod
+    _noisy_method_class = NoisyPooledMethod
+    _parts = {"privacy": Privacy}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(NAMES)), None],
@@ -187,6 +195,7 @@ class PooledAggregator(
         keep_replies=False,
         memory=None,
         disclosure="auto",
+        privacy=None,
         front=None,
         n_jobs=None,
         verbose=0,
@@ -198,6 +207,7 @@ class PooledAggregator(
         self.keep_replies = keep_replies
         self.memory = memory
         self.disclosure = disclosure
+        self.privacy = privacy
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose

@@ -18,9 +18,15 @@ from ..asking import (
     warn_of_trust,
 )
 from ..base import Allows, BaseAggregator, warn_user
-from ..local import Member, has_steps
+from ..local import Member, common_form, has_steps
 from ..messages import Reply
-from ..moments import Trust, check_most_liars, contradicting_nodes, trusted_nodes
+from ..moments import (
+    PooledForm,
+    Trust,
+    check_most_liars,
+    contradicting_nodes,
+    trusted_nodes,
+)
 from ..networks import final_step
 from ..parties import (
     Federation,
@@ -31,7 +37,6 @@ from ..parties import (
 )
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
 from ._disagreement import claims_of_sums
-from ._forms import PooledForm, common_form
 from ._method import MethodOfSums
 from ._sums import PooledSums, sums_of_reply
 from ._terms import PooledTerms, as_list

@@ -101,7 +101,7 @@ class PooledSums:
             return {**fields, "left_out": bool(self.reason)}
         return {
             "labels": classes.tolist(),
-            "moments": self.sums.as_arrays(),
+            "moments": self.sums.as_content(),
             "form": {"reason": self.reason or "there is no classifier"},
             "scaled": False,
         }
@@ -150,13 +150,13 @@ def _class_sums_of(reply: ClassSumsReply) -> ClassSums:
 
 def _class_moments_of(reply: MomentsReply, classes: np.ndarray) -> ClassMoments:
     """Return moments with one part a class, whose columns are of all classes."""
-    moments = ClassMoments.from_arrays(reply.moments)
-    return moments.renamed(columns_of_labels(reply.labels, classes)).by_class()
+    columns = columns_of_labels(reply.labels, classes)
+    return reply.moments.renamed(columns).by_class()
 
 
 def _classes_that_share(reply: MomentsReply, classes: np.ndarray) -> np.ndarray:
     """Return the classes of a reply without a scatter of their own."""
-    sharing = np.setdiff1d(reply.moments["columns"], reply.moments["groups"])
+    sharing = np.setdiff1d(reply.moments.columns, reply.moments.groups)
     return columns_of_labels(reply.labels, classes)[sharing]
 
 
@@ -179,7 +179,7 @@ def _reason_of_left_out(
 
 
 def _leaves_classes_out(reply: MomentsReply) -> bool:
-    if len(reply.labels) > len(np.unique(reply.moments["columns"])):
+    if len(reply.labels) > len(np.unique(reply.moments.columns)):
         return True
     # A region adds up what its nodes sent, and says so in its reason alone.
     return "min_rows" in reply.form.get("reason", "")

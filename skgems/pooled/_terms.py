@@ -74,6 +74,16 @@ class FrontTerms(Terms):
         return {}
 
 
+@dataclass(frozen=True, kw_only=True)
+class DescriptionTerms(Terms, method="describe"):
+    """One message, whose request has no settings."""
+
+    makes_model: ClassVar[bool] = False
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {"survey": 1, "join": 0}
+
+
 def as_list(value: object) -> object:
     """A tuple or an array as a list, which can be compared and sent; others as is."""
     if isinstance(value, tuple | np.ndarray):

@@ -15,6 +15,7 @@ from ..asking import Run, warn_of_many_rows
 from ..base import Allows
 from ..local import Member, indices_of
 from ..messages import Message, Reply
+from ..moments import PooledForm
 from ..networks import final_step
 from ..parties import Federation, reply_of
 from ..steps import DocumentFront, Front
@@ -31,16 +32,15 @@ from ..trees import (
     random_forest,
     unpacked_cells,
 )
-from ._boosting import boosting_rules, check_can_boost, fitted_boosting
+from ._boosting import boosting_rules, check_can_boost
+from ._fitted_trees import fitted_boosting, fitted_forest
 from ._forests import (
     agreed_seed,
     check_can_grow,
-    fitted_forest,
     is_totally_random,
     number_of_trees,
     rules_of,
 )
-from ._forms import PooledForm
 from ._method import MethodOfSums
 from ._sums import columns_of_labels
 from ._trees_terms import BoostingTerms, ForestTerms, RandomTreesTerms

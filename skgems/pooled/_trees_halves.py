@@ -10,7 +10,7 @@ import numpy as np
 from ..messages import Message
 from ..tasks import HALF_NAMES, GrowHalvesReply, GrowReply
 from ..trees import Growth
-from ._forests import shares_of_classes
+from ._fitted_trees import shares_of_classes
 from ._pooled import PooledAggregator
 from ._trees_fit import ForestMethod, HistogramSum
 

@@ -2,22 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..messages import Message, Terms
+from ..messages import Message, Terms, request_in
 from ..steps import front_of_content, front_size
-from ..tasks import asked_halves
-from ..trees import (
-    N_MORE_LEVELS,
-    BoostedGrowth,
-    Forest,
-    Growth,
-    n_outputs,
-)
+from ..trees import N_MORE_LEVELS, Forest, n_outputs
 from ._boosting import boosting_rules, check_can_boost
 from ._forests import (
     KINDS_OF_TREES,
@@ -26,6 +19,9 @@ from ._forests import (
     number_of_features,
     number_of_trees,
 )
+
+if TYPE_CHECKING:  # what grows at the server, where these requests are made
+    from ..trees import BoostedGrowth, Growth
 
 # Classifiers that are made of trees, by name.
 TREES: dict[str, type] = {
@@ -134,7 +130,7 @@ class ForestTerms(TreesTerms):
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
         return {"grow": self.classifier.max_depth + N_MORE_LEVELS}
 
-    def request(self, growth: Growth, classes: np.ndarray) -> Message:
+    def request(self, growth: "Growth", classes: np.ndarray) -> Message:
         """The request for the histograms that trees want to grow on."""
         return Message.of(
             "grow",
@@ -150,7 +146,8 @@ class ForestTerms(TreesTerms):
             raise ValueError(f"forests do not ask for {request.task!r}.")
         contents = [request.content]
         if request.task == "grow_halves":
-            contents = list(asked_halves(request.content).values())
+            halves = request_in(request).by_half
+            contents = [asked.as_content() for asked in halves.values()]
         for content in contents:
             self._check_trees(content, n_trees=number_of_trees(self.classifier))
             self._check_asked(content, front=request.content.get("front"))
@@ -219,7 +216,7 @@ class BoostingTerms(TreesTerms):
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
         return {"counts": 1, "boost": boosting_rules(self.classifier).most_messages}
 
-    def request(self, growth: BoostedGrowth, classes: np.ndarray) -> Message:
+    def request(self, growth: "BoostedGrowth", classes: np.ndarray) -> Message:
         """The request for the sums that trees want to grow on."""
         return Message.of(
             "boost",

@@ -30,7 +30,6 @@ from ._intersection import (
     EmptyIntersectionError,
     EmptyIntersectionWarning,
     Intersection,
-    NoSpaceError,
     intersect,
     likeliest,
 )
@@ -72,6 +71,7 @@ from ._profile import SpaceProfile, build_space, profile_space
 from ._radii import AccuracyProfile, LossProfile, accuracy_profile, loss_profile
 from ._space import (
     GoodEnoughSpace,
+    NoSpaceError,
     ball_metric,
     ellipsoid_metric,
     factor_kept_inside,

@@ -75,13 +75,6 @@ class EmptyIntersectionError(ValueError):
     """
 
 
-class NoSpaceError(ValueError):
-    """A node has no good-enough space.
-
-    Its own model does not reach epsilon, or just reaches it, with no room around it.
-    """
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Intersection(ResultMixin):
     """A point of the intersection of K spaces, or the deepest point, and the proof.

@@ -17,12 +17,11 @@ from sklearn.utils import check_array, check_scalar
 
 from ..moments import SMALLEST, row_moments
 from ._geometry import Geometry, as_geometry
-from ._intersection import NoSpaceError
 from ._metric import Metric, select_outputs
 from ._outputs import Rows, output_columns
 from ._parts import Construction, Criterion, as_construction, as_criterion
 from ._radii import AccuracyProfile, LossProfile
-from ._space import METRICS, GoodEnoughSpace, RandomSource
+from ._space import METRICS, GoodEnoughSpace, NoSpaceError, RandomSource
 
 Part = TypeVar("Part")
 

@@ -31,6 +31,13 @@ METRICS = {
 }
 
 
+class NoSpaceError(ValueError):
+    """A node has no good-enough space.
+
+    Its own model does not reach epsilon, or just reaches it, with no room around it.
+    """
+
+
 def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
     """Return the metric ``||delta||_F``, free for outputs that are not in the mask."""
     outputs = np.asarray(outputs)

@@ -71,6 +71,7 @@ from ._survey import (
     has_all_numbers,
     moments_told,
     names_of_columns,
+    quantile_bounds,
     quantiles,
     survey_of_column,
     survey_of_table,

@@ -318,6 +318,28 @@ def distribution_told(told: Mapping) -> tuple[np.ndarray, np.ndarray]:
     return points, np.full(n_points, told["known"] / n_points)
 
 
+def quantile_bounds(
+    told: Sequence[Mapping], shares: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Numbers between which quantiles of the rows of all columns told are.
+
+    Values of a group of neighbors lie between the means of the groups beside it.
+    """
+    lower = []
+    upper = []
+    for part in told:
+        if "means" not in part:
+            lower.append(distribution_told(part))
+            upper.append(lower[-1])
+            continue
+        means = part["means"]
+        sizes = sizes_of_groups(part["known"], len(means))
+        lower.append((np.concatenate([[-np.inf], means[:-1]]), sizes))
+        upper.append((np.concatenate([means[1:], [np.inf]]), sizes))
+    bounds = zip(quantiles(lower, shares), quantiles(upper, shares), strict=True)
+    return [(float(low), float(high)) for low, high in bounds]
+
+
 def moments_told(told: Mapping) -> tuple[float, float, float]:
     """Number, mean and variance of the numbers of a column."""
     if "means" in told:

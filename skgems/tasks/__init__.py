@@ -21,13 +21,13 @@ from ._describe import DESCRIBE
 from ._evaluate import EVALUATE, EvaluateReply, JudgedSums
 from ._front import FRONT
 from ._grow import GROW, GrowReply
-from ._grow_halves import GROW_HALVES, GrowHalvesReply, asked_halves
+from ._grow_halves import GROW_HALVES, GrowHalvesReply
 from ._halves import (
     HALF_NAMES,
     HALVES,
 )
 from ._inference import INFERENCE, InferenceReply
-from ._join import JOIN
+from ._join import JOIN, JoinReply
 from ._judge import (
     JUDGE,
     JudgeReply,
@@ -45,6 +45,7 @@ from ._leaf_counts import (
 from ._metrics import METRICS, MetricsReply
 from ._moments import MOMENTS, MomentsReply
 from ._neurons import NEURONS, NeuronsReply
+from ._noisy_sums import NOISY_SUMS, NoisySumsReply
 from ._retrain import RETRAIN, RetrainReply
 from ._score import SCORE, ScoreReply
 from ._shared import DisclosedReply
@@ -65,6 +66,7 @@ for _task in (
     JUDGE,
     MOMENTS,
     CLASS_SUMS,
+    NOISY_SUMS,
     LEAF_COUNTS,
     SIZE,
     SPACE,

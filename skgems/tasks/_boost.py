@@ -15,26 +15,27 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..local import Member, NodeShape
-from ..messages import MOST_ROWS, Array, Place, Task
+from ..messages import Array, Place, Task
 from ..trees import (
     N_BINS,
     N_SUMS,
     SCALE,
     Asked,
     BoostedRows,
+    Cells,
     Forest,
     bin_codes,
     bytes_of_bins,
     joined_histograms,
     n_outputs,
-    packed_counts,
+    packed_cells,
     packed_numbers,
     unpacked_counts,
     unpacked_numbers,
 )
 from ._grow import GrowthRequest, check_leaves, has_grown_from
 from ._rows import rows_of_labels
-from ._shared import DisclosedReply, whole_number
+from ._shared import DisclosedReply, number_of_rows
 
 # Rows of a node, so that sums over 2^7 nodes stay within int64.
 _MOST_ROWS_OF_A_NODE = 2**26
@@ -86,11 +87,11 @@ def check_sums(reply: "BoostReply", request: "BoostRequest", place: Place) -> No
 def packed_sums(histograms: np.ndarray) -> dict[str, np.ndarray]:
     """Histograms, of three sums a bin, as the fields of a reply."""
     gradients, hessians, n_rows = np.moveaxis(histograms, -1, 0)
-    has_rows = n_rows > 0
+    cells = Cells.from_histograms(n_rows)
     return {
-        "gradients": packed_numbers(gradients[has_rows]),
-        "hessians": packed_numbers(hessians[has_rows]),
-        "n_rows": packed_counts(n_rows),
+        "gradients": packed_numbers(gradients.ravel().take(cells.indices)),
+        "hessians": packed_numbers(hessians.ravel().take(cells.indices)),
+        "n_rows": packed_cells(cells, n_rows.size),
     }
 
 
@@ -133,8 +134,8 @@ _PACKED = Array("*", kinds="u", says=_SAYS)
 class BoostRequest(GrowthRequest):
     """Trees so far, how far they are boosted, and the leaves that are asked about."""
 
-    n_features: Annotated[int, whole_number(low=1, high=MOST_ROWS)]
-    n_finished: Annotated[int, whole_number(high=MOST_ROWS)]
+    n_features: Annotated[int, number_of_rows(low=1)]
+    n_finished: Annotated[int, number_of_rows()]
     values: Annotated[np.ndarray, Array("v", high=_LARGEST_VALUE)]
     baseline: Annotated[np.ndarray, Array("o", high=_LARGEST_VALUE)]
 

@@ -1,6 +1,6 @@
 """The task "class_sums": sums of features by class, or rows with each category."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import numpy as np
@@ -17,7 +17,6 @@ from ..messages import (
     Request,
     Task,
     Text,
-    ToldNumbers,
     labels_and_counts,
 )
 from ..moments import LARGEST, MOST_CATEGORIES, ClassSums
@@ -31,7 +30,7 @@ from ._shared import (
     sums_are_of_enough_rows,
     whole_numbers,
 )
-from ._told import summed
+from ._told import ToldParts, summed
 
 
 def _rows_in_words(content: Mapping, reply: Mapping) -> str:
@@ -183,7 +182,7 @@ def _learning_chunks(
     return [(*member.rows("learning"), member.row_weights("learning"))]
 
 
-def _told(reply: ClassSumsReply) -> Iterator[ToldNumbers]:
+def _told(reply: ClassSumsReply) -> ToldParts:
     """Yield the numbers that sums of features by class are."""
     n_rows = reply.counts
     if reply.n_rows is not None:

@@ -8,8 +8,7 @@ For models W_m and factors f on their logits z, over rows i with weights w_i,
     gradient[m]  = sum_i w_i outer([x_i, 1], softmax(z_mi) - onehot(y_i)).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
 from typing import Annotated
 
 import numpy as np
@@ -30,12 +29,11 @@ from ..messages import (
     Array,
     Flag,
     Number,
+    Part,
     Place,
     Request,
-    Table,
     Task,
     Text,
-    ToldNumbers,
     counting,
     rows_in_words,
 )
@@ -43,7 +41,7 @@ from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import check_columns
-from ._rows import rows_of_large_classes
+from ._rows import layer_outputs, rows_of_large_classes
 from ._shared import (
     GRADIENT,
     LABELS_AND_OUTPUTS,
@@ -52,7 +50,7 @@ from ._shared import (
     optional_array,
     sums,
 )
-from ._told import n_in_gradient, summed
+from ._told import ToldParts, n_in_gradient, summed
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -83,10 +81,6 @@ def check_right(right: np.ndarray, count: float, place: Place) -> None:
     """Raise ValueError for more rows that are right than there are."""
     if np.max(right, initial=0.0) > count * (1.0 + ROUNDING):
         raise place.at("right").wrong(f"are more than the {count:g} rows")
-
-
-def _check_held_out(held_out: Mapping, place: Place) -> None:
-    check_right(held_out["right"], held_out["count"], place)
 
 
 # ---- fields ------------------------------------------------------------------------
@@ -127,7 +121,7 @@ class EvaluateRequest(Request):
     ]
     gradient: Annotated[bool, Flag(default=False)]
     of: Annotated[str, Text(("judging", "learning"), default="judging")]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
     class_weights: Annotated[np.ndarray | None, Array("l", low=0.0, default=None)]
 
     def check(self, place: Place) -> None:
@@ -140,14 +134,17 @@ class EvaluateRequest(Request):
         check_columns(self.columns, W.shape[-1], place)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class JudgedSums:
-    """Sums over rows that judge models, as `EvaluateReply` has them."""
+class JudgedSums(Part):
+    """Sums over rows that judge models."""
 
-    count: float
-    right: np.ndarray
-    losses: np.ndarray
-    squared_gains: np.ndarray | None = None
+    count: Annotated[float, _SUMS["count"]]
+    squares: Annotated[np.ndarray, _SUMS["squares"]]
+    right: Annotated[np.ndarray, _SUMS["right"]]
+    losses: Annotated[np.ndarray, _SUMS["losses"]]
+    squared_gains: Annotated[np.ndarray | None, _SUMS["squared_gains"]]
+
+    def check(self, place: Place) -> None:
+        check_right(self.right, self.count, place)
 
 
 class EvaluateReply(DisclosedReply):
@@ -178,10 +175,8 @@ class EvaluateReply(DisclosedReply):
         ),
     ]
     held_out: Annotated[
-        Mapping | None,
-        Table(
-            _SUMS,
-            _check_held_out,
+        JudgedSums | None,
+        JudgedSums.table(
             default=ABSENT,
             says="The same sums over the rows that are held out.",
             detail=_held_out_in_words,
@@ -191,11 +186,14 @@ class EvaluateReply(DisclosedReply):
     @property
     def judged(self) -> JudgedSums:
         """Return the sums over the rows that are held out, or over all if none is."""
-        sums = self.held_out
-        if sums is None:
-            sums = {f.name: getattr(self, f.name) for f in fields(JudgedSums)}
+        if self.held_out is not None:
+            return self.held_out
         return JudgedSums(
-            **{f.name: sums[f.name] for f in fields(JudgedSums) if f.name in sums}
+            count=self.count,
+            squares=self.squares,
+            right=self.right,
+            losses=self.losses,
+            squared_gains=self.squared_gains,
         )
 
     def check(self, request: EvaluateRequest, place: Place) -> None:
@@ -233,7 +231,7 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
             class_weights = request.class_weights[codes]
         return JudgingRows(
             X=X,
-            Z=LayersBelow.from_content(request.hidden).outputs(X),
+            Z=layer_outputs(request.hidden, X),
             columns=np.asarray(request.columns)[codes],
             row_weights=member.counted_weights(role)[rows],
             class_weights=class_weights,
@@ -256,8 +254,11 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
         if is_of_learning or not is_of_held_out:
             is_told = _tellable(member, rows, content["gradient"], models)
         content["gradient"][~is_told] = np.nan
+    if W.ndim == 2:
+        content = _sums_of_first_model(content)
+    held_out = None
     if is_of_learning and is_of_held_out:
-        content["held_out"] = sum_over_rows(
+        sums_of_held_out = sum_over_rows(
             member,
             judging_rows("judging"),
             models,
@@ -265,9 +266,10 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
             with_gradient=False,
             with_gains=True,
         )
-    if W.ndim == 2:
-        content = _sums_of_first_model(content)
-    return EvaluateReply(**content)
+        if W.ndim == 2:
+            sums_of_held_out = _sums_of_first_model(sums_of_held_out)
+        held_out = JudgedSums(**sums_of_held_out)
+    return EvaluateReply(**content, held_out=held_out)
 
 
 def _tellable(
@@ -292,16 +294,14 @@ def _sums_of_first_model(content: Mapping) -> dict:
     """Sums without the axis of models."""
     of_first = {}
     for name, sums_of_models in content.items():
-        if isinstance(sums_of_models, dict):
-            of_first[name] = _sums_of_first_model(sums_of_models)
-        elif isinstance(sums_of_models, float):  # the count, which is of rows
+        if isinstance(sums_of_models, float):  # the count, which is of rows
             of_first[name] = sums_of_models
         else:
             of_first[name] = _sendable(sums_of_models[0])
     return of_first
 
 
-def _told(reply: EvaluateReply) -> Iterator[ToldNumbers]:
+def _told(reply: EvaluateReply) -> ToldParts:
     """Yield the numbers that gradients are, of those models that have one."""
     gradients = reply.gradient
     if gradients is None or not reply.count:

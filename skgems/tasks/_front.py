@@ -1,6 +1,6 @@
 """The task "front": what a step of transformers, on which all agree, is fitted to."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
@@ -26,13 +26,12 @@ from ..messages import (
     Task,
     Text,
     Told,
-    ToldNumbers,
     listed,
 )
 from ..moments import LARGEST
 from ..steps import IDENTIFIES, NOT_USED, ROLES, numbers
 from ._shared import N_ROWS, DisclosedReply, bound_on_rows, sums
-from ._told import summed
+from ._told import ToldParts, summed
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -224,7 +223,7 @@ def exposed_columns(reply: FrontReply) -> ExposedGroups:
     return ExposedGroups()
 
 
-def _told(reply: FrontReply) -> Iterator[ToldNumbers]:
+def _told(reply: FrontReply) -> ToldParts:
     """Yield the numbers that statistics of columns over all rows are.
 
     How many rows have a value is not counted: it is about gaps, not about values.

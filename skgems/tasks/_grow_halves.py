@@ -28,33 +28,28 @@ def leaves_of_half_are_sound(content: Mapping, place: Place) -> None:
         del place.lengths[letter]
 
 
-def asked_halves(content: Mapping) -> dict[str, Mapping]:
-    """Return the contents of the requests "grow", by the half that they are about."""
-    return {half: content[half] for half in HALF_NAMES if content.get(half) is not None}
-
-
 # ---- fields ------------------------------------------------------------------------
 
-_OF_HALF = Table(GrowRequest.fields, leaves_of_half_are_sound, default=None)
+_OF_HALF = Table(
+    GrowRequest.fields, leaves_of_half_are_sound, of=GrowRequest, default=None
+)
 
 
 class GrowHalvesRequest(Request):
     """A request "grow" for each half whose trees have not grown up."""
 
-    first: Annotated[Mapping | None, _OF_HALF]
-    second: Annotated[Mapping | None, _OF_HALF]
+    first: Annotated[GrowRequest | None, _OF_HALF]
+    second: Annotated[GrowRequest | None, _OF_HALF]
     front: Mapping | None = None  # which all tasks have
 
     @property
     def by_half(self) -> dict[str, GrowRequest]:
         """The requests "grow", by the half that they are about."""
-        return {
-            half: GrowRequest.from_content(content)
-            for half, content in asked_halves(vars(self)).items()
-        }
+        asked = {half: getattr(self, half) for half in HALF_NAMES}
+        return {half: of_half for half, of_half in asked.items() if of_half is not None}
 
     def check(self, place: Place) -> None:
-        place.deny(not asked_halves(vars(self)), "asks about no half")
+        place.deny(not self.by_half, "asks about no half")
 
 
 def _counts_of(half: str) -> Array:
@@ -85,8 +80,8 @@ class GrowHalvesReply(DisclosedReply):
 
 
 def _cost(rows: NodeShape, request: GrowHalvesRequest) -> None:
-    for asked in asked_halves(vars(request)).values():
-        check_cost_of_content(GROW.name, asked, rows)
+    for asked in request.by_half.values():
+        check_cost_of_content(GROW.name, asked.as_content(), rows)
 
 
 def grow_halves(member: Member, request: GrowHalvesRequest) -> GrowHalvesReply:

@@ -29,17 +29,14 @@ from ..messages import (
     MOST_TEXT,
     Each,
     Json,
-    Message,
+    Part,
     Place,
     Request,
     Sentences,
+    SummaryField,
     Task,
     Text,
-    ToldNumbers,
-    check_fields,
-    check_summary_of_request,
     request_in,
-    requests_in,
     task_named,
 )
 from ..parties import (
@@ -55,19 +52,19 @@ from ._join import (
     JOIN,
     JoinReply,
     JoinRequest,
-    check_requests_within,
+    check_is_of_request,
     columns_described,
     join,
     sentences_of_summary,
     told_of_summary,
 )
 from ._shared import DisclosedReply
+from ._told import ToldParts
 
 HALF_NAMES = ("first", "second")
 # Why there are no sums for a method, beside those for others.
 _TOO_MUCH = "beside the sums for other methods they would tell too much of so few rows"
 _NOT_BY_CLASS = "products of each class by itself would tell too much of so few rows"
-_FIELDS_OF_PAIR = {name: Json() for name in HALF_NAMES}
 
 
 def check_halves(reply: "HalvesReply", request: "HalvesRequest", place: Place) -> None:
@@ -81,33 +78,47 @@ def check_halves(reply: "HalvesReply", request: "HalvesRequest", place: Place) -
     for number, pair in reply.joins.items():
         place_of_pair = place.at("joins").at(number)
         place_of_pair.deny(number not in asked, "was not asked for")
-        check_fields(pair, _FIELDS_OF_PAIR, place_of_pair)
-        for summary in pair.values():
-            check_summary_of_request(summary, asked[number])
+        for summary in pair.by_half.values():
+            check_is_of_request(summary, asked[number])
 
 
-def _summaries(content: Mapping) -> list[Mapping]:
-    """Contents of both summaries for each method, or of the requests for them."""
-    if "joins" in content:
-        pairs = content["joins"].values()
-        return [summary for pair in pairs for summary in pair.values()]
-    return list(content["asked"].values())
+class JoinBehindFront(JoinRequest):
+    """The first message of a method, with its front."""
+
+    front: Annotated[Mapping | None, COMMON["front"]]
 
 
 class HalvesRequest(Request):
-    """The first message of each method, by number, with its front."""
+    """The first message of each method, by number."""
 
-    asked: Annotated[Mapping, Each({"front": COMMON["front"], **JoinRequest.fields})]
+    asked: Annotated[
+        Mapping[str, JoinBehindFront], Each(JoinBehindFront.fields, of=JoinBehindFront)
+    ]
 
     def check(self, place: Place) -> None:
-        for content in self.asked.values():
-            check_requests_within(content)
+        for first in self.asked.values():
+            first.check(place)
+
+
+class JoinsOfHalves(Part):
+    """The summary of each half of the rows."""
+
+    first: Annotated[JoinReply, SummaryField(of=JoinReply)]
+    second: Annotated[JoinReply, SummaryField(of=JoinReply)]
+
+    @property
+    def by_half(self) -> dict[str, JoinReply]:
+        """The summaries by the names of the halves."""
+        return {name: getattr(self, name) for name in HALF_NAMES}
 
 
 class HalvesReply(DisclosedReply):
     """Two summaries for each method, or the reason why there are none."""
 
-    joins: Annotated[Mapping, Json()]
+    joins: Annotated[
+        Mapping[str, JoinsOfHalves],
+        Each(JoinsOfHalves.fields, some=True, of=JoinsOfHalves),
+    ]
     refused: Annotated[
         Mapping, Json(says="Reasons why there are no summaries for some methods.")
     ]
@@ -118,13 +129,13 @@ class HalvesReply(DisclosedReply):
     def summaries(self) -> Iterator[tuple[str, str, JoinReply]]:
         """Yield the number of a method, the name of a half, and the summary of it."""
         for number, pair in self.joins.items():
-            for half, content in pair.items():
-                yield number, half, JoinReply.from_content(content)
+            for half, summary in pair.by_half.items():
+                yield number, half, summary
 
 
 def _cost(rows: NodeShape, request: HalvesRequest) -> None:
-    for content in request.asked.values():
-        check_cost_of_content(JOIN.name, content, rows)
+    for first in request.asked.values():
+        check_cost_of_content(JOIN.name, first.as_content(), rows)
 
 
 def _cost_of_methods(rows: NodeShape, request: HalvesRequest) -> None:
@@ -136,7 +147,7 @@ def _fewest_columns(reply: HalvesReply) -> int:
     return min(columns_described(summary) for _, _, summary in reply.summaries())
 
 
-def _told(reply: HalvesReply) -> Iterator[ToldNumbers]:
+def _told(reply: HalvesReply) -> ToldParts:
     """Yield the numbers that the summaries of each half of the rows are."""
     for _, half, summary in reply.summaries():
         for numbers in told_of_summary(summary):
@@ -178,12 +189,12 @@ def halves(member: Member, request: HalvesRequest) -> HalvesReply:
     "refused" has, by number, why there are none, in words that tell no value of a row.
     """
     asked = request.asked
-    joins: dict[str, dict] = {}
+    joins: dict[str, JoinsOfHalves] = {}
     refused: dict[str, str] = {}
     members: dict[str, dict[str, Member]] = {}
-    for number, content in asked.items():
+    for number, first in asked.items():
         try:
-            members[number] = _members_of_halves(member, content)
+            members[number] = _members_of_halves(member, first)
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
@@ -194,12 +205,13 @@ def halves(member: Member, request: HalvesRequest) -> HalvesReply:
         del members[number]
         refused[number] = reason
     for number, members_of_method in members.items():
-        request_of_join = JoinRequest.from_content(asked[number])
         try:
-            joins[number] = {
-                name: join(member_of_half, request_of_join).as_content()
-                for name, member_of_half in members_of_method.items()
-            }
+            joins[number] = JoinsOfHalves(
+                **{
+                    name: join(member_of_half, asked[number])
+                    for name, member_of_half in members_of_method.items()
+                }
+            )
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
@@ -236,19 +248,16 @@ def members_of_halves(
         yield name, ruled(under_rule.drop_small_classes())
 
 
-def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:
+def _members_of_halves(member: Member, first: JoinBehindFront) -> dict[str, Member]:
     """Return the members that answer for the halves, by name, under one method."""
-    asked = {field: value for field, value in content.items() if field != "front"}
-    may_lack_values = allows_missing(Message.of(JOIN.name, **asked))
-    return dict(
-        members_of_halves(member, content.get("front"), may_lack_values=may_lack_values)
-    )
+    may_lack_values = allows_missing(replace(first, front=None).as_message(JOIN.name))
+    return dict(members_of_halves(member, first.front, may_lack_values=may_lack_values))
 
 
 def _told_beside_others(
     members: dict[str, dict[str, Member]],
     *,
-    asked: Mapping[str, Mapping],
+    asked: Mapping[str, JoinBehindFront],
     n_before: float,
 ) -> dict[str, str]:
     """Return why sums of some methods may not be told of both halves, by number.
@@ -295,10 +304,10 @@ def _member_beside_others(member: Member, held: HeldTables, *, is_own: bool) -> 
     )
 
 
-def _kinds_asked(content: Mapping) -> set[str]:
+def _kinds_asked(first: JoinBehindFront) -> set[str]:
     """Return the kinds of moments that a method asks for."""
     kinds = set()
-    for request in requests_in(content):
+    for request in first.parts:
         kind_of_moments = task_named(request.task).kind_of_moments
         if kind_of_moments is not None:
             kinds.add(kind_of_moments(request_in(request)))
@@ -332,7 +341,8 @@ HALVES = Task(
     has_fronts_within=True,
     request=HalvesRequest,
     reply=HalvesReply,
-    summaries=_summaries,
+    summaries=lambda reply: [summary for _, _, summary in reply.summaries()],
+    first_requests=lambda request: list(request.asked.values()),
     halves_rows=True,
     told=_told,
     n_columns=_fewest_columns,

@@ -6,7 +6,7 @@ rule of disclosure their columns r, v z and r^2 z have to pass beside those that
 told anyway: else only the first ones are told.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -28,7 +28,6 @@ from ..messages import (
     Place,
     Request,
     Task,
-    ToldNumbers,
     rows_in_words,
 )
 from ._layers import check_classes
@@ -39,10 +38,10 @@ from ._shared import (
     LABELS_AND_OUTPUTS,
     DisclosedReply,
     model_weights,
+    number_of_rows,
     sums,
-    whole_number,
 )
-from ._told import n_in_gradient, summed
+from ._told import ToldParts, n_in_gradient, summed
 
 
 def _count_in_words(content: Mapping, reply: Mapping) -> str:
@@ -81,9 +80,7 @@ class InferenceReply(DisclosedReply):
             detail=_count_in_words,
         ),
     ]
-    n_rows: Annotated[
-        int, whole_number(high=MOST_ROWS, says="Number of rows, whatever they weigh.")
-    ]
+    n_rows: Annotated[int, number_of_rows(says="Number of rows, whatever they weigh.")]
     is_weighted: Annotated[
         bool, Flag(says="Whether the node's owner gave weights to the rows.")
     ]
@@ -217,7 +214,7 @@ def _has_own_weights(member: Member) -> bool:
     return member.weights is not None
 
 
-def _told(reply: InferenceReply) -> Iterator[ToldNumbers]:
+def _told(reply: InferenceReply) -> ToldParts:
     """Yield the numbers that gradient, information and products of scores are."""
     size = float(reply.n_rows)
     if reply.gradient is not None:

@@ -10,69 +10,55 @@ from typing import Annotated
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import (
     MOST_TEXT,
-    REQUEST_WITHIN,
     TASKS,
+    AnsweredWithin,
+    AskedWithin,
     Each,
     Json,
     Message,
     Place,
+    Reply,
     Request,
     Sentences,
     Task,
     Text,
-    ToldNumbers,
     check_request,
-    check_summary_of_request,
+    check_summary,
     fields_of_disclosure,
-    pairs_in,
-    requests_in,
-    sentences_in,
+    reply_in,
+    request_in,
     sentences_of_fields,
-    told_numbers,
 )
 from ..progress import tracked
-from ._counts import counts
-from ._describe import describe
+from ._counts import CountsReply, counts
+from ._describe import DescribeReply, describe
 from ._shared import MODEL_REVEALS, DisclosedReply
-
-
-def check_requests_within(content: Mapping, place: Place | None = None) -> None:
-    """Raise ValueError for a request that brings a model, or fits no task."""
-    place = Place("join.requests")
-    for number, request in zip(content["requests"], requests_in(content), strict=True):
-        check_request(request)
-        place_of_request = place.at(number)
-        brings_model = "W" in request.content
-        place_of_request.deny(brings_model, "does not ask for the node's own model")
-        # Layers that a server makes up can be on for one row each, so that their
-        # moments are the rows; those of merged units come later.
-        brings_layers = request.content.get("hidden") is not None
-        place_of_request.deny(brings_layers, "asks about hidden layers of the server's")
+from ._told import ToldParts
 
 
 def _check_joined(request: Message, reply: Message) -> None:
-    check_summary_of_request(reply.content, request.content)
+    check_summary(reply.content)
+    check_is_of_request(reply_in(reply), request_in(request))
+
+
+def check_is_of_request(summary: "JoinReply", request: "JoinRequest") -> None:
+    """Raise ValueError unless a summary is what the request asked for."""
+    for name in ("method", "settings"):
+        if getattr(summary, name) != getattr(request, name):
+            raise Place("summary").at(name).wrong("is not what was asked for")
 
 
 def sentences_of_summary(reply: "JoinReply") -> Iterator[tuple[str, Sentences]]:
     """Yield paths of the rule, the model, the counts and the numbered answers."""
     rule = {name: reply.fields[name] for name in ("min_rows", "rule")}
-    content = reply.as_content()
-    yield from sentences_of_fields(rule, content, path="summary")
-    for k, (_, message) in enumerate(pairs_in(content)):
-        for path, sentences in sentences_in(message):
-            # All of them have the rule in common.
-            if path.endswith((".min_rows", ".rule")):
-                continue
-            if k >= 2:  # before are model and counts
-                _, _, path_within = path.partition(".")
-                path = f"answers.{k - 2}.{path_within}"
-            yield path, sentences
+    yield from sentences_of_fields(rule, reply.as_content(), path="summary")
+    for path, part in reply.parts().items():
+        yield from sentences_of_fields(part.fields, part.as_content(), path=path)
 
 
 def columns_described(reply: "JoinReply") -> int:
     """Return how many columns the model and the rows of a summary have."""
-    return int(reply.describe["network"]["n_features"])
+    return int(reply.describe.network.n_features_in)
 
 
 class JoinRequest(Request):
@@ -80,10 +66,29 @@ class JoinRequest(Request):
 
     method: Annotated[str, Text()]
     settings: Annotated[Mapping, Json()]
-    requests: Annotated[Mapping, Each(REQUEST_WITHIN)]
+    requests: Annotated[
+        Mapping[str, AskedWithin], Each(AskedWithin.fields, of=AskedWithin)
+    ]
+
+    @property
+    def parts(self) -> list[Message]:
+        """Return the requests as messages of their own."""
+        return [asked.message for asked in self.requests.values()]
 
     def check(self, place: Place) -> None:
-        check_requests_within(self.as_content())
+        """Raise ValueError for a request that brings a model, or fits no task."""
+        place = Place("join.requests")
+        for number, request in zip(self.requests, self.parts, strict=True):
+            check_request(request)
+            place_of_request = place.at(number)
+            brings_model = "W" in request.content
+            place_of_request.deny(brings_model, "does not ask for the node's own model")
+            # Layers that a server makes up can be on for one row each, so that their
+            # moments are the rows; those of merged units come later.
+            brings_layers = request.content.get("hidden") is not None
+            place_of_request.deny(
+                brings_layers, "asks about hidden layers of the server's"
+            )
 
 
 class JoinReply(DisclosedReply):
@@ -92,14 +97,24 @@ class JoinReply(DisclosedReply):
     name: Annotated[str, Text(most=MOST_TEXT)]
     method: Annotated[str, Text()]
     settings: Annotated[Mapping, Json()]
-    describe: Annotated[Mapping, Json()]
-    counts: Annotated[Mapping, Json()]
-    answers: Annotated[Mapping, Json()]
+    describe: Annotated[DescribeReply, Json(of=DescribeReply)]
+    counts: Annotated[CountsReply, Json(of=CountsReply)]
+    answers: Annotated[
+        Mapping[str, AnsweredWithin],
+        Each(AnsweredWithin.fields, some=True, of=AnsweredWithin),
+    ]
+
+    def parts(self) -> dict[str, Reply]:
+        """Return the replies that it holds, by their paths."""
+        answers = {
+            f"answers.{number}": answer.reply for number, answer in self.answers.items()
+        }
+        return {"describe": self.describe, "counts": self.counts, **answers}
 
 
 def _cost(rows: NodeShape, request: JoinRequest) -> None:
-    for request_within in requests_in(request.as_content()):
-        check_cost_of_content(request_within.task, request_within.content, rows)
+    for asked in request.requests.values():
+        check_cost_of_content(asked.task, asked.asked, rows)
 
 
 def join(member: Member, request: JoinRequest) -> JoinReply:
@@ -107,26 +122,29 @@ def join(member: Member, request: JoinRequest) -> JoinReply:
     answers = {}
     requests = request.requests
     for number, inner in tracked(requests.items(), "statistics", len(requests)):
-        reply = TASKS[inner["task"]].answered(member, inner["asked"])
-        answers[number] = {**inner, "reply": reply}
+        answers[number] = AnsweredWithin(
+            task=inner.task,
+            asked=inner.asked,
+            reply=TASKS[inner.task].replied(member, inner.asked),
+        )
     return JoinReply(
         name=member.name,
         method=request.method,
         settings=request.settings,
         **fields_of_disclosure(member.disclosure),
-        describe=describe(member, Request()).as_content(),
-        counts=counts(member, Request()).as_content(),
+        describe=describe(member, Request()),
+        counts=counts(member, Request()),
         answers=answers,
     )
 
 
-def told_of_summary(reply: JoinReply) -> Iterator[ToldNumbers]:
+def told_of_summary(reply: JoinReply) -> ToldParts:
     """Yield the numbers that the replies in a summary are, by class."""
-    counted = reply.describe["rows"]
-    labels = list(counted["labels"])
-    sizes = dict(zip(labels, map(float, counted["moments"]), strict=True))
-    for _, message in pairs_in(reply.as_content()):
-        for numbers in told_numbers(message):
+    rows = reply.describe.rows
+    sizes = dict(zip(rows.labels, map(float, rows.moments), strict=True))
+    for answer in reply.answers.values():
+        told = TASKS[answer.task].told
+        for numbers in () if told is None else told(answer.reply):
             yield numbers.of_classes(sizes)
 
 
@@ -147,7 +165,8 @@ JOIN = Task(
     reply_check=_check_joined,
     begins_exchange=True,
     is_summary=True,
-    summaries=lambda content: [content],
+    summaries=lambda reply: [reply],
+    first_requests=lambda request: [request],
     told=told_of_summary,
     n_columns=columns_described,
     sentences=sentences_of_summary,

@@ -21,13 +21,12 @@ from ..local import Member, NodeShape, indices_of, naming_node
 from ..messages import (
     COMMON,
     MOST_JUDGED,
-    MOST_ROWS,
     Array,
     Each,
     Labels,
+    Part,
     Place,
     Request,
-    Table,
     Task,
 )
 from ..moments import LOGIT_FACTORS, ROUNDING_OF_SUMS
@@ -39,8 +38,8 @@ from ._layers import check_classes
 from ._shared import (
     DisclosedReply,
     model_weights,
+    number_of_rows,
     sums_are_of_enough_rows,
-    whole_number,
     whole_numbers,
 )
 
@@ -81,53 +80,73 @@ def losses_of_rows(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
 # ---- rules -------------------------------------------------------------------------
 
 
-def is_one_model(content: Mapping, place: Place) -> None:
-    """The fields are those of one form of model; the next has its own lengths."""
-    are_there = {name for name in content if content[name] is not None} - {"labels"}
-    place.deny(are_there not in _FIELDS_OF_MODELS, "is not one model")
-    if "n_trees" in are_there:
-        trees_are_sound(content, place)
-    for letter in ("l", "v"):
-        place.lengths.pop(letter, None)
-
-
 # ---- fields ------------------------------------------------------------------------
 
 # What a model has beside labels, by its form. Each class's logit is a product, or its
 # offset less half the length of a product, or it is of shares of classes at leaves.
-_FORMS = (
-    {"W": model_weights("p l", default=None)},
-    {
-        "means": Array("l q", default=None),
-        "factors": model_weights("l q q", default=None),
-        "offsets": Array("l", default=None),
-    },
-    {
-        **{name: replace(field, default=None) for name, field in FOREST_FIELDS.items()},
-        "values": Array("v l", low=0.0, high=1.0, default=None),
-    },
+_FIELDS_OF_FORMS = (
+    {"W"},
+    {"means", "factors", "offsets"},
+    {*FOREST_FIELDS, "values"},
 )
-_FIELDS_OF_MODELS = [set(form) for form in _FORMS]
-JUDGED_MODEL = Table(
-    {
-        "labels": Labels("l"),
-        **{name: field for form in _FORMS for name, field in form.items()},
-    },
-    is_one_model,
-)
+_OF_FOREST = {
+    name: replace(field, default=None) for name, field in FOREST_FIELDS.items()
+}
+
+
+class FittedModel(Part):
+    """A fitted model as numbers, in one of some forms."""
+
+    labels: Annotated[list, Labels("l")]
+    W: Annotated[np.ndarray | None, model_weights("p l", default=None)]
+    means: Annotated[np.ndarray | None, Array("l q", default=None)]
+    factors: Annotated[np.ndarray | None, model_weights("l q q", default=None)]
+    offsets: Annotated[np.ndarray | None, Array("l", default=None)]
+    n_trees: Annotated[int | None, _OF_FOREST["n_trees"]]
+    feature: Annotated[np.ndarray | None, _OF_FOREST["feature"]]
+    bin: Annotated[np.ndarray | None, _OF_FOREST["bin"]]
+    missing_left: Annotated[np.ndarray | None, _OF_FOREST["missing_left"]]
+    left: Annotated[np.ndarray | None, _OF_FOREST["left"]]
+    values: Annotated[np.ndarray | None, Array("v l", low=0.0, high=1.0, default=None)]
+
+    @property
+    def is_forest(self) -> bool:
+        """Report whether it has trees."""
+        return self.n_trees is not None
+
+    def check(self, place: Place) -> None:
+        """Raise ValueError unless it has one form; the next has its own lengths."""
+        are_there = self.as_content().keys() - {"labels"}
+        place.deny(are_there not in _FIELDS_OF_FORMS, "is not one model")
+        if self.is_forest:
+            trees_are_sound(vars(self), place)
+        for letter in ("l", "v"):
+            place.lengths.pop(letter, None)
+
+
+class JudgedModel(Part):
+    """The models that one method made of either half, behind one front."""
+
+    front: Annotated[Mapping | None, COMMON["front"]]
+    first: Annotated[FittedModel, FittedModel.table()]
+    second: Annotated[FittedModel, FittedModel.table()]
+
+    @property
+    def by_half(self) -> dict[str, FittedModel]:
+        """The models by the names of the halves that made them."""
+        return {name: getattr(self, name) for name in HALF_NAMES}
+
+    @property
+    def has_forests(self) -> bool:
+        """Report whether the models are of trees."""
+        return any(model.is_forest for model in self.by_half.values())
 
 
 class JudgeRequest(Request):
     """Models of both halves of the rows, by number."""
 
     models: Annotated[
-        Mapping,
-        Each(
-            {
-                "front": COMMON["front"],
-                **dict.fromkeys(HALF_NAMES, JUDGED_MODEL),
-            }
-        ),
+        Mapping[str, JudgedModel], Each(JudgedModel.fields, of=JudgedModel)
     ]
 
     def check(self, place: Place) -> None:
@@ -140,9 +159,7 @@ class JudgeRequest(Request):
 class JudgeReply(DisclosedReply):
     """How many rows the models label right, and their losses."""
 
-    n_rows: Annotated[
-        int, whole_number(high=MOST_ROWS, says="Number of rows that judge the models.")
-    ]
+    n_rows: Annotated[int, number_of_rows(says="Number of rows that judge the models.")]
     right: Annotated[
         np.ndarray,
         whole_numbers(
@@ -176,14 +193,15 @@ class JudgeReply(DisclosedReply):
 def _cost(rows: NodeShape, request: JudgeRequest) -> None:
     words = "the request 'judge'"
     n_outputs = 0
-    for models in request.models.values():
-        if models.get("front") is not None:
-            rows.transform_by_front(models["front"], words)
+    for judged in request.models.values():
+        if judged.front is not None:
+            rows.transform_by_front(judged.front, words)
         # Each row is judged by one of the two, so the larger one counts.
-        n_classes = max(len(models[half]["labels"]) for half in HALF_NAMES)
+        models = judged.by_half.values()
+        n_classes = max(len(model.labels) for model in models)
         check_classes(rows, n_classes, words)
         n_outputs += n_classes
-        n_trees = max(models[half].get("n_trees") or 0 for half in HALF_NAMES)
+        n_trees = max(model.n_trees or 0 for model in models)
         rows.check("hidden_numbers", rows.n_rows * n_trees, words)
     rows.check("losses", n_outputs * len(LOGIT_FACTORS), words)
 
@@ -215,18 +233,16 @@ def judge(member: Member, request: JudgeRequest) -> JudgeReply:
             with naming_node(
                 member.name, "its rows cannot go through the front of a model"
             ):
-                X = rows_behind_front(member, model.get("front"))[judging_rows]
-            for name in HALF_NAMES:
-                if model[name].get("n_trees") is not None:
-                    check_features(
-                        member, model[name]["feature"], n_features=X.shape[1]
-                    )
-            for k_half, name in enumerate(HALF_NAMES):
+                X = rows_behind_front(member, model.front)[judging_rows]
+            for of_half in model.by_half.values():
+                if of_half.is_forest:
+                    check_features(member, of_half.feature, n_features=X.shape[1])
+            for k_half, of_half in enumerate(model.by_half.values()):
                 is_judged = half_of_judging != k_half
                 is_right_in_half, losses_in_half = _judged(
                     X[is_judged],
                     y[is_judged],
-                    model=model[name],
+                    model=of_half,
                     is_bounded=member.min_rows > 1,
                 )
                 is_right[k, is_judged] = is_right_in_half
@@ -265,7 +281,7 @@ def _in_multiples(sums: np.ndarray, step: float) -> np.ndarray:
 
 
 def _judged(
-    X: np.ndarray, y: np.ndarray, *, model: Mapping, is_bounded: bool
+    X: np.ndarray, y: np.ndarray, *, model: FittedModel, is_bounded: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which rows a model labels right, and its losses under each factor.
 
@@ -273,7 +289,7 @@ def _judged(
     under factors that make the model too steep are NaN.
     """
     logits = model_logits(X, model)
-    codes = indices_of(y, model["labels"])
+    codes = indices_of(y, model.labels)
     losses = losses_of(logits, codes)
     if is_bounded and len(y):
         about_mean = logits - logits.mean(axis=1, keepdims=True)
@@ -282,23 +298,23 @@ def _judged(
     return logits.argmax(axis=1) == codes, losses
 
 
-def model_logits(X: np.ndarray, model: Mapping) -> np.ndarray:
+def model_logits(X: np.ndarray, model: FittedModel) -> np.ndarray:
     """The logits of a model of any form: (n_rows, n_classes).
 
     Those of squared distances are o_c - |(x - m_c) F_c|^2 / 2, of offsets, means and
     factors. Those of a forest are the logarithms of its probabilities.
     """
-    if model.get("W") is not None:
-        return linear_logits(X, model["W"])
-    if model.get("n_trees") is not None:
+    if model.W is not None:
+        return linear_logits(X, model.W)
+    if model.is_forest:
         codes = bin_codes(X.toarray() if issparse(X) else X)
-        proba = mean_values(codes, Forest.from_content(model), model["values"])
+        proba = mean_values(codes, Forest.from_content(vars(model)), model.values)
         return np.log(np.maximum(proba, _LEAST_PROBABILITY))
     squared_lengths = [
         np.sum(((X - mean) @ factor) ** 2, axis=1)
-        for mean, factor in zip(model["means"], model["factors"], strict=True)
+        for mean, factor in zip(model.means, model.factors, strict=True)
     ]
-    return model["offsets"] - 0.5 * np.stack(squared_lengths, axis=1)
+    return model.offsets - 0.5 * np.stack(squared_lengths, axis=1)
 
 
 JUDGE = Task(

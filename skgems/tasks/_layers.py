@@ -7,6 +7,7 @@ import numpy as np
 
 from ..local import NodeShape
 from ..messages import Activations, Array, Arrays, Place, Table
+from ..networks import LayersBelow
 
 WEIGHTS = Array("* *", least_bytes=4, empty=False)
 _FLOATS = Array("* *", least_bytes=2)
@@ -39,12 +40,14 @@ def _hidden_layers_of_other_model_fit(content: Mapping, place: Place) -> None:
 HIDDEN = Table(
     {"weights": Arrays(WEIGHTS), "activation": Activations()},
     hidden_layers_fit,
+    of=LayersBelow,
     default=None,
 )
 # Those of a node's own network, which may have no units where it knows one class.
 HIDDEN_OF_OTHER_MODEL = Table(
     {"weights": Arrays(replace(WEIGHTS, empty=True)), "activation": Activations()},
     _hidden_layers_of_other_model_fit,
+    of=LayersBelow,
     default=None,
 )
 
@@ -65,10 +68,10 @@ def layers_fit(
 
 
 def transform_by_layers(
-    rows: NodeShape, hidden: Mapping | None, request: str, *, n_more_units: int = 0
+    rows: NodeShape, hidden: LayersBelow | None, request: str, *, n_more_units: int = 0
 ) -> NodeShape:
     """The shape of what hidden layers make of rows; ``n_more_units`` come after."""
-    widths = [] if hidden is None else [W.shape[1] for W in hidden["weights"]]
+    widths = [] if hidden is None else [W.shape[1] for W in hidden.weights]
     rows.check("hidden_numbers", (sum(widths) + n_more_units) * rows.n_rows, request)
     if not widths:
         return rows

@@ -32,7 +32,7 @@ from ..messages import (
 )
 from ..networks import LayersBelow
 from ._grow import check_features
-from ._judge import JUDGED_MODEL, model_logits
+from ._judge import FittedModel, model_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import rows_of_large_classes
 from ._shared import DisclosedReply, whole_numbers
@@ -69,13 +69,13 @@ _SLOPES = Array("j", low=-MOST_SLOPE, high=MOST_SLOPE, nan=True, says=_CALIBRATI
 class MetricsRequest(Request):
     """The model, and from which probability on a row counts as positive."""
 
-    model: Annotated[Mapping, JUDGED_MODEL]
+    model: Annotated[FittedModel, FittedModel.table()]
     hidden: Annotated[Mapping | None, HIDDEN]
     threshold: Annotated[float | None, Number(low=0.0, high=1.0, default=None)]
 
     def check(self, place: Place) -> None:
         """Raise ValueError for models of one class, and thresholds of many."""
-        n_classes = len(self.model["labels"])
+        n_classes = len(self.model.labels)
         place.deny(n_classes < 2, "model", "has one class, which is told from no other")
         if self.threshold is not None and n_classes > 2:
             raise place.at("threshold").wrong(f"is there for {n_classes} classes")
@@ -110,7 +110,7 @@ class MetricsReply(DisclosedReply):
 
     def check(self, request: MetricsRequest, place: Place) -> None:
         """Raise ValueError for numbers of other classes, or of more rows than are."""
-        labels = request.model["labels"]
+        labels = request.model.labels
         place.deny(self.labels != labels, "labels", "are not those of the model")
         judged = judged_classes(len(labels))
         if self.auc.shape != (len(judged),) or self.positives.shape[1] != N_BINS:
@@ -139,18 +139,18 @@ class MetricsReply(DisclosedReply):
 def _cost(rows: NodeShape, request: MetricsRequest) -> None:
     words = "the request 'metrics'"
     transform_by_layers(rows, request.hidden, words)
-    check_classes(rows, len(request.model["labels"]), words)
-    n_trees = request.model.get("n_trees") or 0
+    check_classes(rows, len(request.model.labels), words)
+    n_trees = request.model.n_trees or 0
     rows.check("hidden_numbers", rows.n_rows * n_trees, words)
 
 
 def metrics(member: Member, request: MetricsRequest) -> MetricsReply:
     """Say how a model, and the node's own one, score the rows that judge."""
     model = request.model
-    labels = model["labels"]
+    labels = model.labels
     X, codes, rows = rows_of_large_classes(member, "judging", labels)
-    if model.get("n_trees") is not None:
-        check_features(member, model["feature"], n_features=X.shape[1])
+    if model.is_forest:
+        check_features(member, model.feature, n_features=X.shape[1])
     judging = {
         "threshold": request.threshold,
         "units": member.units("judging")[rows],
@@ -183,7 +183,7 @@ def _steps(
     rule = member.disclosure
     if rule is None:
         return None
-    seed = digest(seed_of(X, codes), dict(request.model), request.threshold)
+    seed = digest(seed_of(X, codes), request.model.as_content(), request.threshold)
     return Steps.from_rule(
         rows=rule.rows, min_rows=rule.min_rows, leverage=rule.leverage, seed=seed
     )

@@ -19,8 +19,6 @@ from ..local import (
 )
 from ..messages import (
     ABSENT,
-    MOST_COUNTED,
-    MOST_ROWS,
     ROUNDING,
     ExposedGroups,
     Flag,
@@ -30,7 +28,6 @@ from ..messages import (
     Table,
     Task,
     Text,
-    ToldNumbers,
     Weights,
     check_definite,
     exposed_classes,
@@ -43,6 +40,7 @@ from ..moments import (
     ClassMoments,
     moments_kind,
 )
+from ..networks import LayersBelow
 from ._layers import HIDDEN, transform_by_layers
 from ._shared import (
     CLASSES,
@@ -51,13 +49,14 @@ from ._shared import (
     ROWS_OF_CLASSES,
     DisclosedReply,
     described_sizes,
+    number_asked,
+    number_of_rows,
     rows_are_described,
     sums,
     sums_are_of_enough_rows,
-    whole_number,
 )
 from ._sums import FIELDS_OF_SUMS, sums_fit
-from ._told import n_in_gradient, n_products, summed, told_of_means
+from ._told import ToldParts, n_in_gradient, n_products, summed, told_of_means
 
 # What nodes tell of their models' gradients: one of these, if any.
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
@@ -126,7 +125,7 @@ def check_moments(
     reply: "MomentsReply", request: "MomentsRequest", place: Place
 ) -> None:
     """Raise ValueError for sums of other rows than described, or of another kind."""
-    class_moments = ClassMoments.from_arrays(reply.moments)
+    class_moments = reply.moments
     sums_are_of_enough_rows(reply.min_rows, class_moments.counts, place)
     rows_are_described(reply.n_rows, reply.labels, place)
     _check_kind(class_moments, request, place, n_labels=len(reply.labels))
@@ -303,10 +302,10 @@ class MomentsRequest(Request):
     """Which sums a node tells, and of which model the gradient is."""
 
     kind: Annotated[str, Text(("auto", "class", "shared", "diagonal"))]
-    n_components: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
-    min_cluster_size: Annotated[int, whole_number(high=MOST_ROWS)]
+    n_components: Annotated[int, number_asked(low=1)]
+    min_cluster_size: Annotated[int, number_of_rows()]
     model: Annotated[str | None, MODEL["model"]]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
     class_weight: Annotated[
         list | str | None, Weights(("members", "balanced"), default=None)
     ]
@@ -318,7 +317,9 @@ class MomentsReply(DisclosedReply):
 
     labels: Annotated[list, CLASSES]
     n_rows: Annotated[np.ndarray | None, ROWS_OF_CLASSES]
-    moments: Annotated[Mapping, Table(FIELDS_OF_SUMS, sums_fit, inline=True)]
+    moments: Annotated[
+        ClassMoments, Table(FIELDS_OF_SUMS, sums_fit, inline=True, of=ClassMoments)
+    ]
     form: Annotated[Mapping, FORM]
     scaled: Annotated[bool, Flag(says="Whether the model scales features.")]
     factor: Annotated[
@@ -335,9 +336,9 @@ class MomentsReply(DisclosedReply):
     ]
     kurtosis: Annotated[
         int | None,
-        whole_number(
+        # That of n rows is at most n.
+        number_of_rows(
             low=1,
-            high=MOST_ROWS,
             default=ABSENT,
             says="Kurtosis within classes, a power of two, of the model's logits or of "
             "combinations of the features. It is sent if it is far above that of "
@@ -428,7 +429,7 @@ def _n_gradient_numbers(
 
 
 def _columns_summed(reply: MomentsReply) -> int:
-    return len(reply.moments["origin"])
+    return reply.moments.n_features
 
 
 def exposed_groups(reply: MomentsReply) -> ExposedGroups:
@@ -455,9 +456,9 @@ def moments_of_member(member: Member, request: MomentsRequest) -> MomentsReply:
     return MomentsReply(**content)
 
 
-def _told(reply: MomentsReply) -> Iterator[ToldNumbers]:
+def _told(reply: MomentsReply) -> ToldParts:
     """Yield the numbers that means, products and gradients of classes are."""
-    moments = ClassMoments.from_arrays(reply.moments)
+    moments = reply.moments
     labels = list(reply.labels)
     weights = moments.class_counts(len(labels))
     # Weights of a user may be of any size.
@@ -484,9 +485,7 @@ def _classes_of_scatters(
             yield g, of_group
 
 
-def _told_of_gradients(
-    reply: MomentsReply, sizes: Mapping[int, float]
-) -> Iterator[ToldNumbers]:
+def _told_of_gradients(reply: MomentsReply, sizes: Mapping[int, float]) -> ToldParts:
     """Yield the numbers of gradients over all classes, or of one for each class."""
     labels = reply.labels
     for of_all in (reply.gradient, reply.slope):

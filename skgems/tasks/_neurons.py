@@ -1,6 +1,6 @@
 """The task "neurons": how far each unit of a layer may change on a node's rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated
 
 import numpy as np
@@ -8,8 +8,6 @@ import numpy as np
 from ..local import Member, NodeShape
 from ..messages import (
     ABSENT,
-    MOST_COUNTED,
-    MOST_ROWS,
     Array,
     Named,
     Number,
@@ -17,18 +15,23 @@ from ..messages import (
     Request,
     Task,
     Text,
-    ToldNumbers,
     check_definite,
     counting,
 )
 from ..moments import LARGEST, ROUNDING_OF_SUMS
-from ..networks import ACTIVATIONS
+from ..networks import ACTIVATIONS, LayersBelow
 from ..spaces import Geometry, build_neuron_spaces
 from ._layers import HIDDEN, transform_by_layers
 from ._rows import layer_inputs
-from ._shared import SEED, DisclosedReply, sums, whole_number
+from ._shared import (
+    SEED,
+    DisclosedReply,
+    number_asked,
+    number_of_rows,
+    sums,
+)
 from ._space import WITHOUT_MATRIX
-from ._told import summed
+from ._told import ToldParts, summed
 
 
 def _units_in_words(content: Mapping, reply: Mapping) -> str:
@@ -58,8 +61,8 @@ class NeuronsRequest(Request):
     epsilon: Annotated[float, Number()]
     random_state: Annotated[int | None, SEED]
     geometry: Annotated[Mapping, Named()]
-    n_directions: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    n_directions: Annotated[int, number_asked(low=1)]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
 
 
 class NeuronsReply(DisclosedReply):
@@ -89,8 +92,7 @@ class NeuronsReply(DisclosedReply):
 
     n_rows: Annotated[
         int | None,
-        whole_number(
-            high=MOST_ROWS,
+        number_of_rows(
             default=ABSENT,
             says="Number of rows, if the inputs are the features: the numbers above "
             "then count among those that are told of these rows.",
@@ -150,7 +152,7 @@ def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
         )
 
 
-def _told(reply: NeuronsReply) -> Iterator[ToldNumbers]:
+def _told(reply: NeuronsReply) -> ToldParts:
     """Yield the numbers that the shape of spaces of a first layer and their radii are.
 
     Weights of units are no sums of rows. Numbers about further layers do not count.

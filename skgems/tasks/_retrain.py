@@ -1,6 +1,6 @@
 """The task "retrain": layers of a network after training on a node's rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -9,7 +9,6 @@ from scipy.sparse import csr_matrix, issparse
 
 from ..local import Member, NodeShape, Rows, retrain_layers, stacked
 from ..messages import (
-    MOST_COUNTED,
     Activations,
     Array,
     Arrays,
@@ -37,7 +36,7 @@ from ._layers import (
     transform_by_layers,
 )
 from ._models import check_columns
-from ._rows import rows_of_labels
+from ._rows import layer_outputs, rows_of_labels
 from ._shared import (
     AS_A_MODEL,
     MODEL_REVEALS,
@@ -45,9 +44,9 @@ from ._shared import (
     PLANTED_UNITS,
     SEED,
     DisclosedReply,
-    whole_number,
+    number_asked,
 )
-from ._sums import FIELDS_OF_SUMS, has_matrices, sums_of_others_fit
+from ._sums import FIELDS_OF_SUMS, sums_of_others_fit
 from ._train import check_has_not_diverged, loss_in_words
 
 # Rows drawn for each of the node's own, at most: an epoch takes five times as long.
@@ -69,7 +68,7 @@ def check_network(request: "RetrainRequest", place: Place) -> None:
     place.deny(has_center != has_scale, "scale", "is missing, or center is")
     center = request.center
     hidden = request.hidden
-    n_inputs = len(hidden["weights"][0]) - 1 if hidden else len(coefs[0])
+    n_inputs = len(hidden.weights[0]) - 1 if hidden else len(coefs[0])
     if center is not None and len(center) != n_inputs:
         raise place.at("center").wrong("are not one for each feature")
     n_outputs = coefs[-1].shape[1]
@@ -78,12 +77,14 @@ def check_network(request: "RetrainRequest", place: Place) -> None:
         _check_others(request.others, coefs, place)
 
 
-def _check_others(others: Mapping, coefs: Sequence[np.ndarray], place: Place) -> None:
+def _check_others(
+    others: ClassMoments, coefs: Sequence[np.ndarray], place: Place
+) -> None:
     """Sums of other nodes' rows are variances, of the network's inputs and outputs."""
-    if has_matrices(others):
+    if not others.is_diagonal or others.roots is not None:
         raise place.at("others").wrong("has more than variances of single features")
-    largest = max(others["columns"].max(), others["groups"].max())
-    if len(others["origin"]) != len(coefs[0]) or largest >= coefs[-1].shape[1]:
+    largest = max(others.columns.max(), others.groups.max())
+    if others.n_features != len(coefs[0]) or largest >= coefs[-1].shape[1]:
         raise place.at("others").wrong("does not fit the network")
 
 
@@ -94,16 +95,17 @@ class RetrainRequest(Request):
     intercepts: Annotated[list[np.ndarray], LAYERS["intercepts"]]
     activation: Annotated[list[str], Activations()]
     labels: Annotated[list, Labels("l")]
-    epochs: Annotated[int, whole_number(high=MOST_COUNTED)]
+    epochs: Annotated[int, number_asked()]
     seed: Annotated[int | None, SEED]
     columns: Annotated[np.ndarray | None, replace(OUTPUTS, default=None)]
     others: Annotated[
-        Mapping | None, Table(FIELDS_OF_SUMS, rule=sums_of_others_fit, default=None)
+        ClassMoments | None,
+        Table(FIELDS_OF_SUMS, rule=sums_of_others_fit, of=ClassMoments, default=None),
     ]
     rate_factor: Annotated[float | None, Number(default=None)]
     center: Annotated[np.ndarray | None, Array("e", default=None)]
     scale: Annotated[np.ndarray | None, Array("e", low=SMALLEST, default=None)]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
 
     def check(self, place: Place) -> None:
         check_network(self, place)
@@ -175,7 +177,7 @@ def retrain(member: Member, request: RetrainRequest) -> RetrainReply:
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
-    Z = LayersBelow.from_content(request.hidden).outputs(X)
+    Z = layer_outputs(request.hidden, X)
     loss_before = None
     if request.columns is not None and n_own_rows:
         own_Z = Z if len(outputs) == n_own_rows else Z[:n_own_rows]
@@ -207,7 +209,7 @@ def _training_rows(
     *,
     labels: Sequence,
     columns: Sequence[int] | None,
-    others: Mapping | None,
+    others: ClassMoments | None,
     seed: int | None,
 ) -> tuple[Rows, np.ndarray, int]:
     """Rows to train a network on.
@@ -219,7 +221,7 @@ def _training_rows(
         Rows of other labels are not trained on.
     columns : sequence of int of shape (n_labels,) or None
         The output of each label; None: they are in the order of outputs.
-    others : mapping or None
+    others : ClassMoments or None
         Moments from which rows of other nodes are drawn.
     seed : int or None
         Of the rows that are drawn.
@@ -242,21 +244,20 @@ def _training_rows(
 
 
 def _with_rows_of_others(
-    X: Rows, outputs: np.ndarray, *, others: Mapping, seed: int | None
+    X: Rows, outputs: np.ndarray, *, others: ClassMoments, seed: int | None
 ) -> tuple[Rows, np.ndarray]:
     """The node's rows and their outputs, and after these others drawn from moments."""
-    moments_of_others = ClassMoments.from_arrays(others)
     # They are dense, also where the node's own are not, and are copied twice: they may
     # take a quarter of working_memory, at 8 bytes a number.
     n_rows_in_memory = working_bytes() // (4 * 8 * X.shape[1])
     n_drawn = int(
         min(
-            moments_of_others.n_rows,
+            others.n_rows,
             MOST_DRAWN * len(outputs),
             max(n_rows_in_memory, 1),
         )
     )
-    X_drawn, outputs_drawn = draw_rows(moments_of_others, n_drawn, random_state=seed)
+    X_drawn, outputs_drawn = draw_rows(others, n_drawn, random_state=seed)
     X_drawn = X_drawn.astype(X.dtype)
     if issparse(X):
         X_drawn = csr_matrix(X_drawn)

@@ -1,6 +1,6 @@
 """Rows of a node that a task is about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,14 +8,20 @@ from ..local import Member, Rows, indices_of, without_rare_values
 from ..networks import LayersBelow
 
 
-def layer_inputs(member: Member, role: str, hidden: Mapping | None) -> Rows:
+def layer_outputs(hidden: LayersBelow | None, X: Rows) -> Rows:
+    """Return the output of hidden layers for rows; the rows where there are none."""
+    return X if hidden is None else hidden.outputs(X)
+
+
+def layer_inputs(member: Member, role: str, hidden: LayersBelow | None) -> Rows:
     """Return the output of hidden layers for the rows that have a role.
 
     Under a rule, values of a unit that few rows of a class have are replaced.
     """
     X, _ = member.rows(role)
-    outputs = LayersBelow.from_content(hidden).outputs(X)
-    return outputs if hidden is None else without_rare_values(member, outputs, role)
+    if hidden is None:
+        return X
+    return without_rare_values(member, hidden.outputs(X), role)
 
 
 def rows_of_labels(

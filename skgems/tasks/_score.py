@@ -7,26 +7,25 @@ import numpy as np
 
 from ..local import JudgingRows, Member, NodeShape, sum_over_rows
 from ..messages import (
-    MOST_ROWS,
     Named,
     Number,
+    Part,
     Place,
     Request,
-    Table,
     Task,
     rows_in_words,
 )
 from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
 from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, check_classes, transform_by_layers
-from ._models import check_columns, columns_are_outputs
-from ._rows import rows_of_large_classes
+from ._models import check_columns
+from ._rows import layer_outputs, rows_of_large_classes
 from ._shared import (
     LABELS_AND_OUTPUTS,
     OUTPUTS,
     DisclosedReply,
     model_weights,
-    whole_number,
+    number_of_rows,
 )
 
 _SCORED = "Accuracy or mean loss of a model."
@@ -39,16 +38,15 @@ def _score_in_words(content: Mapping, reply: Mapping) -> str:
     return f"{words}."
 
 
-# A second model, whose inputs may be others than those of the first.
-_BESIDE = Table(
-    {
-        "W": model_weights("e o"),
-        "columns": OUTPUTS,
-        "hidden": HIDDEN_OF_OTHER_MODEL,
-    },
-    columns_are_outputs,
-    default=None,
-)
+class OtherModel(Part):
+    """A second model, whose inputs may be others than those of the first."""
+
+    W: Annotated[np.ndarray, model_weights("e o")]
+    columns: Annotated[np.ndarray, OUTPUTS]
+    hidden: Annotated[LayersBelow | None, HIDDEN_OF_OTHER_MODEL]
+
+    def check(self, place: Place) -> None:
+        check_columns(self.columns, self.W.shape[-1], place)
 
 
 class ScoreRequest(Request):
@@ -58,8 +56,8 @@ class ScoreRequest(Request):
     labels: Annotated[Sequence, LABELS_AND_OUTPUTS["labels"]]
     columns: Annotated[np.ndarray, LABELS_AND_OUTPUTS["columns"]]
     criterion: Annotated[Mapping, Named()]
-    hidden: Annotated[Mapping | None, HIDDEN]
-    beside: Annotated[Mapping | None, _BESIDE]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
+    beside: Annotated[OtherModel | None, OtherModel.table(default=None)]
 
     def check(self, place: Place) -> None:
         check_columns(self.columns, self.W.shape[-1], place)
@@ -69,9 +67,7 @@ class ScoreReply(DisclosedReply):
     """The score of each model, and how many rows it is of."""
 
     score: Annotated[np.ndarray, Number(nan=True, says=_SCORED, detail=_score_in_words)]
-    n_rows: Annotated[
-        int, whole_number(high=MOST_ROWS, says="Number of rows that were scored.")
-    ]
+    n_rows: Annotated[int, number_of_rows(says="Number of rows that were scored.")]
     beside: Annotated[
         np.ndarray | None,
         Number(nan=True, says=_SCORED, when=lambda request: request.beside is not None),
@@ -94,8 +90,8 @@ def _cost(rows: NodeShape, request: ScoreRequest) -> None:
     transform_by_layers(rows, request.hidden, words)
     check_classes(rows, request.W.shape[-1], words)
     if request.beside is not None:
-        transform_by_layers(rows, request.beside.get("hidden"), words)
-        check_classes(rows, request.beside["W"].shape[-1], words)
+        transform_by_layers(rows, request.beside.hidden, words)
+        check_classes(rows, request.beside.W.shape[-1], words)
 
 
 def score(member: Member, request: ScoreRequest) -> ScoreReply:
@@ -107,11 +103,11 @@ def score(member: Member, request: ScoreRequest) -> ScoreReply:
     X, codes, rows = rows_of_large_classes(member, "judging", request.labels)
 
     def score_model(
-        W: np.ndarray, columns: Sequence[int], hidden: Mapping | None
+        W: np.ndarray, columns: Sequence[int], hidden: LayersBelow | None
     ) -> np.ndarray:
         if not len(codes):
             return np.array(np.nan)
-        Z = LayersBelow.from_content(hidden).outputs(X)
+        Z = layer_outputs(hidden, X)
         if not hides_rows:
             logits = linear_logits(Z, W)
             return np.array(scorer.score(logits, np.asarray(columns)[codes]))
@@ -135,7 +131,7 @@ def score(member: Member, request: ScoreRequest) -> ScoreReply:
     score_beside = None
     beside = request.beside
     if beside is not None:
-        score_beside = score_model(beside["W"], beside["columns"], beside.get("hidden"))
+        score_beside = score_model(beside.W, beside.columns, beside.hidden)
     score_of_model = score_model(request.W, request.columns, request.hidden)
     if np.isnan(score_of_model) or (beside is not None and np.isnan(score_beside)):
         score_of_model = np.array(np.nan)

@@ -8,6 +8,7 @@ import numpy as np
 from ..messages import (
     ABSENT,
     MOST_CLASSES,
+    MOST_COUNTED,
     MOST_ROWS,
     ROUNDING,
     Array,
@@ -26,6 +27,16 @@ from ..moments import LARGEST, SMALLEST
 def whole_number(*, low: int = 0, high: int, **options) -> Number:
     """A field that holds a whole number between two bounds."""
     return Number(low=low, high=high, whole=True, **options)
+
+
+def number_of_rows(*, low: int = 0, **options) -> Number:
+    """A field that holds a number of rows."""
+    return whole_number(low=low, high=MOST_ROWS, **options)
+
+
+def number_asked(*, low: int = 0, **options) -> Number:
+    """A field that holds how many a request asks for: clusters, epochs, directions."""
+    return whole_number(low=low, high=MOST_COUNTED, **options)
 
 
 def whole_numbers(shape: str, **options) -> Array:
@@ -85,7 +96,7 @@ def _own_bound(content: Mapping, reply: Mapping) -> str:
 
 def bound_on_rows(sentence: str) -> Number:
     """The field of the bound min_rows, whose sentence says what it holds for."""
-    return whole_number(low=1, high=MOST_ROWS, detail=_own_bound, says=sentence)
+    return number_of_rows(low=1, detail=_own_bound, says=sentence)
 
 
 # Comes back with every reply: the bound that the node has set on what it says of rows.
@@ -107,8 +118,8 @@ def _own_rule(rule: Mapping, reply: Mapping) -> str:
 # Comes back with every reply of a node that has a rule; it tells nothing of rows.
 RULE = Table(
     {
-        "rows": whole_number(low=2, high=MOST_ROWS),
-        "cell": whole_number(low=1, high=MOST_ROWS),
+        "rows": number_of_rows(low=2),
+        "cell": number_of_rows(low=1),
         "unknowns": Number(low=SMALLEST, high=1.0),
     },
     default=ABSENT,

@@ -1,6 +1,5 @@
 """The task "size": how large the logits of a linear model are on a node's rows."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from ..local import Member, NodeShape
 from ..messages import Number, Place, Request, Task
 from ..moments import LARGEST, SMALLEST
+from ..networks import LayersBelow
 from ..spaces import normalize_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
@@ -19,7 +19,7 @@ class SizeRequest(Request):
 
     model: Annotated[str | None, MODEL["model"]]
     W: Annotated[np.ndarray | None, MODEL["W"]]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
 
     def check(self, place: Place) -> None:
         check_one_model(self.model, self.W, place)

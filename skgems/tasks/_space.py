@@ -1,6 +1,6 @@
 """The task "space": how far a linear model may change before it is worse."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -9,7 +9,6 @@ import numpy as np
 from ..local import Member, NodeShape, indices_of, node_space
 from ..messages import (
     ABSENT,
-    MOST_COUNTED,
     MOST_ROWS,
     ROUNDING,
     Array,
@@ -20,13 +19,12 @@ from ..messages import (
     Request,
     Task,
     Text,
-    ToldNumbers,
     check_definite,
     counting,
     rows_in_words,
 )
 from ..moments import LARGEST, SMALLEST
-from ..networks import Network
+from ..networks import LayersBelow, Network
 from ..spaces import Criterion, Geometry
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
@@ -35,12 +33,13 @@ from ._shared import (
     SEED,
     DisclosedReply,
     check_one_model,
+    number_asked,
+    number_of_rows,
     optional_array,
     sums,
-    whole_number,
     whole_numbers,
 )
-from ._told import summed
+from ._told import ToldParts, alone, summed
 
 # Matrices of the size of the model that are in memory where a space is built: the
 # model, its copy on one scale, and what a diagonal metric has for each weight.
@@ -218,15 +217,15 @@ class SpaceRequest(Request):
 
     model: Annotated[str | None, MODEL["model"]]
     W: Annotated[np.ndarray | None, MODEL["W"]]
-    n_others: Annotated[int, whole_number(high=MOST_COUNTED)]
-    min_cluster_size: Annotated[int, whole_number(high=MOST_ROWS)]
+    n_others: Annotated[int, number_asked()]
+    min_cluster_size: Annotated[int, number_of_rows()]
     criterion: Annotated[Mapping, Named()]
     construction: Annotated[str, Text(("sampled", "certified"))]
     scale_logits: Annotated[bool, Flag(("auto",))]
     seed: Annotated[int | None, SEED]
     geometry: Annotated[Mapping, Named()]
-    n_directions: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    n_directions: Annotated[int, number_asked(low=1)]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
 
     def check(self, place: Place) -> None:
         check_one_model(self.model, self.W, place)
@@ -265,7 +264,7 @@ class SpaceReply(DisclosedReply):
         np.ndarray | None, sums("d+1 o", says=_METRIC, low=0.0, default=ABSENT)
     ]
     radii_n_rows: Annotated[
-        int, whole_number(low=1, high=MOST_ROWS, says="Number of rows that judge.")
+        int, number_of_rows(low=1, says="Number of rows that judge.")
     ]
     radii_score: Annotated[
         float, Number(high=LARGEST, says="Score of the model on these rows.")
@@ -338,7 +337,7 @@ def _tells_radii(request: SpaceRequest) -> bool:
     return request.criterion.get("name") != "log_loss"
 
 
-def _told(reply: SpaceReply) -> Iterator[ToldNumbers]:
+def _told(reply: SpaceReply) -> ToldParts:
     """Yield the numbers that the shape of a space and its radii are."""
     n_rows = float(reply.radii_n_rows)
     if reply.metric_scatter is not None:
@@ -347,10 +346,7 @@ def _told(reply: SpaceReply) -> Iterator[ToldNumbers]:
     elif reply.metric_precision is not None:
         yield summed({None: n_rows}, reply.metric_precision.size)
     if reply.radii_radii is not None:  # each is a distance of one row
-        n_radii = len(reply.radii_radii)
-        yield ToldNumbers(
-            rows={(None, None): n_rows}, n_numbers=n_radii, of_a_row=np.inf
-        )
+        yield alone(len(reply.radii_radii), n_rows)
     else:
         yield summed({None: n_rows}, len(reply.radii_losses))
 

@@ -155,11 +155,6 @@ def sums_of_others_fit(content: Mapping, place: Place) -> None:
     sums_fit(content, replace(place, lengths={}))
 
 
-def has_matrices(content: Mapping) -> bool:
-    """Report whether sums have more than variances of single features."""
-    return not {"triangles", "roots"}.isdisjoint(content)
-
-
 # ---- fields ------------------------------------------------------------------------
 
 _VARIANCES = "Variances of the features about these means, for each class."

@@ -9,7 +9,6 @@ import numpy as np
 from ..local import Member, TooFewRowsError
 from ..messages import (
     ABSENT,
-    MOST_ROWS,
     Array,
     Each,
     Labels,
@@ -39,7 +38,7 @@ from ._shared import (
     DisclosedReply,
     bound_on_rows,
     come_together,
-    whole_number,
+    number_of_rows,
     whole_numbers,
 )
 
@@ -152,13 +151,13 @@ _OF_COLUMNS = (
 _CATEGORIES = Labels("l", default=ABSENT, most=MOST_CATEGORIES, says=_OF_COLUMNS)
 _COLUMN = {
     "kind": Text(among=KINDS_OF_COLUMNS, says=_OF_COLUMNS),
-    "known": whole_number(high=MOST_ROWS, says=_OF_COLUMNS),
+    "known": number_of_rows(says=_OF_COLUMNS),
     "means": Array("n", default=ABSENT, says=_OF_COLUMNS),
     "mean": Number(low=-LARGEST, high=LARGEST, default=ABSENT, says=_OF_COLUMNS),
     "variance": Number(default=ABSENT, says=_OF_COLUMNS),
     "labels": _CATEGORIES,
     "counts": whole_numbers("l", default=ABSENT, says=_OF_COLUMNS),
-    "n_values": whole_number(high=MOST_ROWS, default=ABSENT, says=_OF_COLUMNS),
+    "n_values": number_of_rows(default=ABSENT, says=_OF_COLUMNS),
 }
 _OF_CLASSES = (
     "The same about the labels: the number of rows of each class that at least "
@@ -176,9 +175,7 @@ class SurveyReply(DisclosedReply):
             "rows, and so is what remains after the numbers that are told."
         ),
     ] = None
-    n_rows: Annotated[
-        int, whole_number(high=MOST_ROWS, says="Number of rows.", detail=_rows_told)
-    ]
+    n_rows: Annotated[int, number_of_rows(says="Number of rows.", detail=_rows_told)]
     names: Annotated[
         list, Labels(says="Names of the columns.", detail=_columns_in_words)
     ]

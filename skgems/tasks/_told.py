@@ -1,11 +1,14 @@
 """How many numbers sums are, and of how many rows each is a sum."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from ..messages import ToldNumbers
 from ..moments import ClassMoments
+
+# What `Task.told` yields for a reply.
+ToldParts = Iterator[ToldNumbers]
 
 
 def summed(sizes: Mapping[object, float], n_numbers: float) -> ToldNumbers:
@@ -14,6 +17,13 @@ def summed(sizes: Mapping[object, float], n_numbers: float) -> ToldNumbers:
         rows={(label, None): size for label, size in sizes.items()},
         n_numbers=n_numbers,
         of_a_row=n_numbers / sum(sizes.values()),
+    )
+
+
+def alone(n_numbers: int, n_rows: float) -> ToldNumbers:
+    """Return numbers of which each is of a single one of some rows."""
+    return ToldNumbers(
+        rows={(None, None): n_rows}, n_numbers=n_numbers, of_a_row=np.inf
     )
 
 

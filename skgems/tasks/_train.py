@@ -7,8 +7,6 @@ import numpy as np
 
 from ..local import Member, NodeShape, TooFewRowsError
 from ..messages import (
-    MOST_COUNTED,
-    MOST_ROWS,
     Array,
     Arrays,
     Labels,
@@ -24,7 +22,8 @@ from ._shared import (
     PLANTED_UNITS,
     SEED,
     DisclosedReply,
-    whole_number,
+    number_asked,
+    number_of_rows,
 )
 
 _PARAMETER = Array("...", kinds="fiub", least_bytes=2)
@@ -40,10 +39,10 @@ class TrainRequest(Request):
 
     parameters: Annotated[list[np.ndarray], Arrays(_PARAMETER)]
     classes: Annotated[list, Labels()]
-    epochs: Annotated[int, whole_number(high=MOST_COUNTED)]
+    epochs: Annotated[int, number_asked()]
     rates: Annotated[np.ndarray | None, Array("*", default=None)]
     seed: Annotated[int | None, SEED]
-    n_rows: Annotated[int | None, whole_number(low=1, high=MOST_ROWS, default=None)]
+    n_rows: Annotated[int | None, number_of_rows(low=1, default=None)]
 
 
 class TrainReply(DisclosedReply):

@@ -27,13 +27,14 @@ True
 
 from ._bins import N_BINS, bin_codes, bytes_of_bins, upper_edges
 from ._boosted_rows import BoostedRows, joined_histograms
-from ._boosting import BoostedGrowth, BoostingRules
+from ._boosting import BoostedGrowth
 from ._forest import Forest, leaves_of, mean_values
 from ._gradients import N_SUMS, SCALE, n_outputs, raw_predictions
-from ._growth import N_MORE_LEVELS, Growth, TreeRules
+from ._growth import Growth
 from ._histograms import (
     TYPES_OF_COUNTS,
     Asked,
+    Cells,
     bootstrap_weights,
     class_cells,
     class_histograms,
@@ -55,4 +56,5 @@ from ._random_trees import (
     random_forest,
     rounded_leaf_counts,
 )
+from ._rules import N_MORE_LEVELS, BoostingRules, TreeRules
 from ._splits import CRITERIA

@@ -1,6 +1,7 @@
 """The nodes' side of boosting: histograms of gradients, hessians and rows."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -116,7 +117,7 @@ class BoostedRows:
         # Float64 holds sums of gradients of up to 2^23 rows exactly, since these are at
         # most 2^30 and 2^30 * 2^23 = 2^53.
         n_blocks = -(-n_rows // NUMBERS_IN_CACHE)
-        for output, number in np.ndindex(self._n_outputs, n_blocks):
+        for output, number in product(range(self._n_outputs), range(n_blocks)):
             block = slice(number * NUMBERS_IN_CACHE, (number + 1) * NUMBERS_IN_CACHE)
             asked = _AskedRows.from_places(
                 place_of_vertex.take(self._leaves[output, block])
@@ -221,14 +222,22 @@ def _sums_of_rows(
     -------
     sums : ndarray of shape (n_weights, n_leaves, n_features, N_BINS + 1)
     """
-    sums = np.empty((len(weights), n_leaves, len(columns), N_BINS + 1))
+    n_features, n_rows = columns.shape
+    sums = np.empty((len(weights), n_leaves, n_features, N_BINS + 1))
     offsets = places * (N_BINS + 1)
     n_cells = n_leaves * (N_BINS + 1)
-    for feature, codes in enumerate(columns):
-        cells = offsets + codes
+    # Few rows are summed for many features at once.
+    n_at_once = max(1, NUMBERS_IN_CACHE // max(1, n_rows))
+    for first in range(0, n_features, n_at_once):
+        some = columns[first : first + n_at_once]
+        starts = n_cells * np.arange(len(some))
+        cells = (some + (offsets + starts[:, None])).ravel()
         for kind, weight in enumerate(weights):
-            by_leaf = np.bincount(cells, weight, n_cells).reshape(n_leaves, N_BINS + 1)
-            sums[kind, :, feature] = by_leaf
+            if weight is not None:
+                weight = np.broadcast_to(weight, some.shape).ravel()
+            counted = np.bincount(cells, weight, n_cells * len(some))
+            by_feature = counted.reshape(len(some), n_leaves, N_BINS + 1)
+            sums[kind, :, first : first + n_at_once] = by_feature.swapaxes(0, 1)
     return sums
 
 

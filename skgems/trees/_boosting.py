@@ -6,8 +6,6 @@ scikit-learn's HistGradientBoostingClassifier without ``max_leaf_nodes``, on fea
 that have the bins of `bin_codes`.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ._gradient_splits import (
@@ -18,22 +16,7 @@ from ._gradient_splits import (
 )
 from ._gradients import N_SUMS, baseline_of_counts, n_outputs
 from ._levels import LevelGrowth
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoostingRules:
-    """How trees are boosted: parameters of HistGradientBoostingClassifier."""
-
-    max_iter: int = 100
-    max_depth: int
-    learning_rate: float = 0.1
-    l2_regularization: float = 0.0
-    min_samples_leaf: int = 20
-
-    @property
-    def most_messages(self) -> int:
-        """Return the largest number of messages to each node."""
-        return self.max_iter * self.max_depth
+from ._rules import BoostingRules
 
 
 class BoostedGrowth(LevelGrowth):

@@ -43,6 +43,11 @@ class Forest:
         """The trees that fields of a message hold, among others."""
         return cls(**{field.name: content[field.name] for field in fields(cls)})
 
+    @cached_property
+    def is_split(self) -> np.ndarray:
+        """Report which vertices are no leaves: (n_vertices,)."""
+        return self.feature >= 0
+
     def as_content(self) -> dict[str, object]:
         """The fields of a message that hold these trees."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -152,7 +157,7 @@ def _descended(codes: np.ndarray, forest: Forest, start: np.ndarray) -> np.ndarr
     n_ways = start.shape[1]
     n_features = codes.shape[1]
     vertices = start.ravel().copy()
-    is_split = forest.feature >= 0
+    is_split = forest.is_split
     moving = np.flatnonzero(is_split.take(vertices))
     at = vertices.take(moving)
     # Where the codes of each row stand that is on its way.

@@ -4,37 +4,15 @@ All trees grow by a level at a time. Where every feature is looked at, only the 
 of two siblings is asked for (see `LevelGrowth`).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ._bins import NUMBERS_IN_CACHE
 from ._levels import LevelGrowth
+from ._rules import TreeRules, weights_of_classes
 from ._splits import Splits, best_splits
 
 # Share of a tree's rows by which a gain may be rounded, as in scikit-learn.
 _ROUNDING = np.finfo(np.float64).eps
-# Messages beside those of the levels: a leaf whose drawn features cannot split it is
-# asked about others.
-N_MORE_LEVELS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreeRules:
-    """How trees grow: the parameters that scikit-learn's trees have, in numbers."""
-
-    max_depth: int
-    max_features: int  # that are drawn for each leaf
-    criterion: str = "gini"
-    draws_bins: bool = False  # as extremely randomized trees do
-    min_samples_split: int = 2
-    min_samples_leaf: int = 1
-    min_impurity_decrease: float = 0.0
-
-    @property
-    def most_messages(self) -> int:
-        """Return the largest number of messages to each node."""
-        return self.max_depth + N_MORE_LEVELS
 
 
 class Growth(LevelGrowth):
@@ -170,20 +148,6 @@ class Growth(LevelGrowth):
             self._excluded, self.rules.max_features, rng=self._rng
         )
         self._ask(leaves[order], self._drawn)
-
-
-def weights_of_classes(
-    class_weights: "np.ndarray | str | None", n_rows: np.ndarray
-) -> np.ndarray:
-    """Return the weights of classes, which multiply counts: (n_classes,).
-
-    ``n_rows`` are the rows of each class, for "balanced" weights.
-    """
-    if class_weights is None:
-        return np.ones(len(n_rows))
-    if isinstance(class_weights, str):
-        return n_rows.sum() / (len(n_rows) * np.maximum(n_rows, 1))
-    return np.asarray(class_weights, dtype=np.float64)
 
 
 def _exclude(excluded: np.ndarray, features: np.ndarray, splits: Splits) -> None:

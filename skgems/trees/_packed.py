@@ -26,7 +26,7 @@ def packed_cells(cells: Cells, n_cells: int) -> np.ndarray:
     These are the distances from each cell to the next, and then the counts, which are
     from 1 to 2^32 - 1.
     """
-    columns = [np.diff(cells.indices, prepend=-1), cells.counts]
+    columns = [_distances(cells.indices), cells.counts]
     sizes = [_n_bytes_of(column) for column in columns]
     raw = b"".join(
         _byte_by_byte(column.astype(_DTYPES[size]), size)
@@ -34,6 +34,14 @@ def packed_cells(cells: Cells, n_cells: int) -> np.ndarray:
     )
     start = bytes(sizes) + n_cells.to_bytes(_N_BYTES_OF_SIZE, "little")
     return np.frombuffer(start + zlib.compress(raw, _LEVEL), dtype=np.uint8)
+
+
+def _distances(indices: np.ndarray) -> np.ndarray:
+    """How far each index is from the one before; the first one from -1."""
+    distances = indices.copy()
+    distances[1:] -= indices[:-1]
+    distances[:1] += 1
+    return distances
 
 
 def _n_bytes_of(numbers: np.ndarray) -> int:
@@ -122,8 +130,12 @@ def packed_numbers(numbers: np.ndarray) -> np.ndarray:
     largest = int(numbers.max(initial=0))
     n_bits = max((-1 - smallest).bit_length(), largest.bit_length()) + 1
     n_bytes = -(-n_bits // 8)
-    bytes_of_numbers = numbers.astype("<i8").view(np.uint8).reshape(-1, 8)
-    return np.append(np.uint8(n_bytes), bytes_of_numbers[:, :n_bytes])
+    numbers = np.ascontiguousarray(numbers, dtype="<i8")
+    bytes_of_numbers = numbers.view(np.uint8).reshape(-1, 8)
+    packed = np.empty(1 + len(numbers) * n_bytes, dtype=np.uint8)
+    packed[0] = n_bytes
+    packed[1:].reshape(-1, n_bytes)[:] = bytes_of_numbers[:, :n_bytes]
+    return packed
 
 
 def unpacked_numbers(packed: np.ndarray, n_numbers: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from ._bins import N_BINS, upper_edges
 from ._forest import Forest, leaves_of
-from ._growth import weights_of_classes
+from ._rules import weights_of_classes
 
 # Shares of the probability of a leaf that lie on the left of an edge. Trees of more
 # unequal children need more levels; those of equal ones are too much alike.

@@ -76,4 +76,4 @@ def test_a_kept_reply_is_the_same_object_and_nobody_can_change_it():
     reply = ask(MOMENTS, recalls=True)
     assert ask(MOMENTS, recalls=True) is reply
     with pytest.raises(ValueError, match="read-only"):
-        reply.moments["means"][:] = 0.0
+        reply.moments.means[:] = 0.0

@@ -48,6 +48,19 @@ def test_a_description_is_printed_as_json(work, capsys):
     assert printed["by_node"]["mean"][:3] == pytest.approx(weights)
 
 
+def test_the_first_table_of_a_study_is_printed_and_written(work, capsys):
+    files = survey_nodes("--drop", "patient")
+    capsys.readouterr()
+    assert main(["describe", "--table1", "--out", "table1.csv", *files]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "Table 1"
+    assert printed[-1] == "Table written to table1.csv."
+    table = describe(summaries=files).table_one()
+    assert Path("table1.csv").read_text(encoding="utf-8") == table.to_csv()
+    assert main(["describe", "--out", "table1.csv", *files]) == 1
+    assert "--out is for the table of --table1" in capsys.readouterr().err
+
+
 def test_the_owner_may_say_no(work, capsys, monkeypatch):
     class Terminal:
         def isatty(self):

@@ -78,8 +78,8 @@ def test_an_evaluation_prints_a_line_for_each_node_and_one_for_all():
         site = told.total if name == "all" else told.sites[name]
         assert len(lines) == 2 and f"{site.auc:.3f}" in lines[0]
         assert f"{site.accuracy:.3f}" in lines[1]
-    assert "AUC of own model" in text and "calibration slope" in text
-    assert "AUC of own model" not in str(evaluation(own=False))
+    assert "own AUC" in text and "Calibration slope" in text
+    assert "own AUC" not in str(evaluation(own=False))
     assert "<table>" in told._repr_html_()
 
 

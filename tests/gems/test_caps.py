@@ -88,7 +88,7 @@ def test_features_that_are_too_many_for_matrices_of_classes_are_said():
     with pytest.warns(SharedCovarianceWarning, match="of 40 classes .* 650 features"):
         summary = agg.summarize(None, X, y, name="lyon")
     (answer,) = summary.message.content["answers"].values()
-    sums = ClassMoments.from_arrays(answer["reply"]["moments"])
+    sums = ClassMoments.from_content(answer["reply"]["moments"])
     assert sums.groups.tolist() == [-1]
     with warnings.catch_warnings():
         warnings.simplefilter("error", SharedCovarianceWarning)

@@ -196,7 +196,7 @@ def test_requests_tell_a_node_its_own_labels_and_clusters_of_other_rows(
         labels = labels_of_sites[member.name]
         assert request.content["labels"] == labels
         assert request.content["columns"].tolist() == labels
-        others = ClassMoments.from_arrays(request.content["others"])
+        others = ClassMoments.from_content(request.content["others"])
         assert set(others.columns.tolist()) == set(range(4)) - set(labels)
         assert others.n_rows == np.sum(~np.isin(y, labels))
         assert others.is_diagonal
@@ -287,9 +287,7 @@ def test_linear_models_have_nothing_to_train():
 def reply_with_clusters(X, y):
     labels, codes = np.unique(y, return_inverse=True)
     moments = class_moments(X, codes, kind="diagonal", parts=np.arange(len(y)) // 2)
-    return MomentsReply(
-        labels=labels.tolist(), moments=moments.as_arrays(), form={}, scaled=False
-    )
+    return MomentsReply(labels=labels.tolist(), moments=moments, form={}, scaled=False)
 
 
 def test_clusters_of_others_are_those_of_all_nodes_but_one():
@@ -300,7 +298,7 @@ def test_clusters_of_others_are_those_of_all_nodes_but_one():
         ("c", reply_with_clusters(X[4:], ["x", "x"])),
     ]
     rows = _ClustersOfNodes(replies, np.array(["x", "y", "z"]))
-    others = ClassMoments.from_arrays(rows.moments_of_others("a"))
+    others = ClassMoments.from_content(rows.moments_of_others("a"))
     assert others.columns.tolist() == [0, 2] and others.counts.tolist() == [2, 2]
     np.testing.assert_allclose(
         others.origin + others.means, [X[4:].mean(axis=0), X[2:4].mean(axis=0)]
@@ -343,7 +341,7 @@ def test_a_node_that_draws_rows_of_others_learns_to_tell_them_apart():
         )
 
     alone = train(others=None)
-    with_others = train(others=others.as_arrays())
+    with_others = train(others=others.as_content())
     assert alone["loss"] == with_others["loss"] == pytest.approx(np.log(2))
     trained = Layers(with_others["coefs"], with_others["intercepts"], ())
     proba = np.exp(trained.logits(np.array([[-2.0], [2.0]])))

@@ -49,7 +49,7 @@ def moments_of(summary):
         for record in summary.message.content["answers"].values()
         if record["task"] == "moments"
     )
-    return ClassMoments.from_arrays(answer["reply"]["moments"])
+    return ClassMoments.from_content(answer["reply"]["moments"])
 
 
 @pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.asking import MOST_GRIDS
 from skgems.gems import Moments, Rounds, Spaces
 from skgems.gems._terms import LinearTerms, MergedLayersTerms
 from skgems.messages import key_of
+from skgems.moments import MOST_GRIDS
 
 # By these names settings are in agreements and summaries of every version.
 WIRE_NAMES = {

@@ -74,7 +74,7 @@ def _remembering(case, results: list):
 
 def keep(returned, folder: Path) -> dict:
     """Write what a case returned; list what was written, with digests of messages."""
-    from skgems.asking import Message
+    from skgems.messages import Message
 
     folder.mkdir(parents=True)
     if isinstance(returned, dict):
@@ -145,7 +145,7 @@ def read_messages(entry: dict, folder: Path) -> dict:
 
 
 def _message(path: Path):
-    from skgems.asking import Message
+    from skgems.messages import Message
 
     return Message.from_bytes(path.read_bytes())
 

@@ -142,7 +142,7 @@ def test_a_node_answers_no_malformed_first_request(fields, words, tmp_path):
                 "intercepts": [W[0]],
                 "activation": [],
                 "epochs": 1,
-                "others": class_moments(np.eye(16), np.zeros(16, int)).as_arrays(),
+                "others": class_moments(np.eye(16), np.zeros(16, int)).as_content(),
             },
             r"retrain\.others has more than variances",
             id="covariances of other nodes' rows",
@@ -436,7 +436,7 @@ def make_asymmetric(matrix):
 def send_variances_only(content):
     """Variances, where covariances were asked for."""
     moments = dict(content["moments"])
-    scatter = ClassMoments.from_arrays(moments).scatter
+    scatter = ClassMoments.from_content(moments).scatter
     del moments["triangles"]
     for name in ("squares", "block"):  # told only of some rows
         moments.pop(name, None)

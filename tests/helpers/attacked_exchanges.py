@@ -169,7 +169,7 @@ def replies_with_moments(content: object) -> Iterator[tuple[list, ClassMoments]]
     if not isinstance(content, Mapping):
         return
     if isinstance(content.get("moments"), Mapping):
-        yield list(content["labels"]), ClassMoments.from_arrays(content["moments"])
+        yield list(content["labels"]), ClassMoments.from_content(content["moments"])
         return
     for part in content.values():
         yield from replies_with_moments(part)

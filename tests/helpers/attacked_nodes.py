@@ -128,7 +128,7 @@ class HonestSummary:
                 classifier, rows.X, rows.y, name="lyon", disclosure=rule_of(min_rows)
             )
         (answer,) = summary.message.content["answers"].values()
-        moments = ClassMoments.from_arrays(answer["reply"]["moments"])
+        moments = ClassMoments.from_content(answer["reply"]["moments"])
         told = summary.message.content["describe"]["rows"]
         return cls(moments=moments, n_rows_by_class=told["moments"], sort=rows.sort)
 

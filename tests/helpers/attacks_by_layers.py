@@ -73,7 +73,7 @@ def planted_layers(direction: np.ndarray, thresholds: np.ndarray) -> PlantedLaye
 
 def class_sums_of(moments: dict) -> np.ndarray:
     """Sums of all columns by class, of the moments in a reply."""
-    sums = ClassMoments.from_arrays(moments).by_class()
+    sums = ClassMoments.from_content(moments).by_class()
     return sums.counts[:, None] * (sums.means + sums.origin)
 
 

@@ -261,7 +261,7 @@ def differences_of_clusters(ask: Ask, summary: HonestSummary) -> np.ndarray:
         reply = ask(Message.of("join", **first_content(aggregator)))
         if reply is None:
             continue
-        moments = ClassMoments.from_arrays(reply["answers"]["0"]["reply"]["moments"])
+        moments = ClassMoments.from_content(reply["answers"]["0"]["reply"]["moments"])
         means = moments.means + moments.origin
         for column, count, mean in zip(
             moments.columns, moments.counts, means, strict=True
@@ -306,6 +306,6 @@ def lattices_of_halves(ask: Ask, summary: HonestSummary) -> np.ndarray:
     guesses = [no_guesses(summary)]
     for of_half in reply["joins"]["0"].values():
         moments = of_half["answers"]["0"]["reply"]["moments"]
-        moments = ClassMoments.from_arrays(moments)
+        moments = ClassMoments.from_content(moments)
         guesses += [rows_of_lattices(moments), moments.means + moments.origin]
     return np.concatenate(guesses)

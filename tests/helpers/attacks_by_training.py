@@ -77,7 +77,7 @@ def _moved_state(state: dict, seed: int) -> dict:
 
 
 def _rows_of_lone_units(content: dict, state: dict, n_features: int) -> np.ndarray:
-    moments = ClassMoments.from_arrays(content)
+    moments = ClassMoments.from_content(content)
     guesses = [np.zeros((0, n_features))]
     if moments.is_diagonal:
         return guesses[0]

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.dummy import DummyClassifier
 
 from skgems.local import Member, moments
+from skgems.tasks import MomentsReply
 
 LABELS = ["a", "b", "c"]
 # What a request for moments says where each class is one cluster.
@@ -43,15 +44,15 @@ def member_with_model(member, W, labels):
 
 
 def moments_reply(member, *, model=None, **settings):
-    """The reply of a member about its moments, one cluster a class if nothing is said.
+    """The content of a reply about moments: one cluster a class if nothing is said.
 
     ``model``, weights and their labels, stands in for the member's own model.
     """
     settings = ONE_CLUSTER_A_CLASS | settings
-    if model is None:
-        return moments(member, **settings)
-    W, labels = model
-    return moments(member_with_model(member, W, labels), model="own", **settings)
+    if model is not None:
+        member = member_with_model(member, *model)
+        settings |= {"model": "own"}
+    return MomentsReply(**moments(member, **settings)).as_content()
 
 
 def rows_in_clumps(n=40, d=2, n_clumps=4, seed=0, apart=50.0):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.messages import REQUIRED, TASKS, Place, Request
+from skgems.messages import REQUIRED, TASKS, Part, Place, Request
 
 # Sums may differ by 1e-6 of themselves: a factor just within that.
 WITHIN = 1.0 + 0.9e-6
@@ -17,12 +17,12 @@ BEYOND = 1.0 + 1.1e-6
 def assert_taken(rule, content, **options) -> Place:
     """A content does not break a rule; returns the place with the lengths it has.
 
-    The rule is a function, or the class of a request or of a reply.
+    The rule is a function, or the class of a request, of a reply or of a part of one.
     """
     place = Place("told", **options)
     if not isinstance(rule, type):
         rule(content, place)
-    elif issubclass(rule, Request):
+    elif issubclass(rule, Request | Part):
         made_of(rule, content).check(place)
     else:
         request = next(task.request for task in TASKS.values() if task.reply is rule)
@@ -37,7 +37,7 @@ def made_of(message_class, content):
         for name, field in message_class.fields.items()
         if field.default is REQUIRED
     }
-    return message_class(**needed | dict(content))
+    return message_class.opened(needed | dict(content))
 
 
 def assert_refused(rule, content, match, **place) -> None:

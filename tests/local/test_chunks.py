@@ -69,7 +69,7 @@ def chunked(X, y, held_out=None, *, size=1000):
 def moments_reply(summary):
     """Arrays of the reply about moments by their names, about the origin 0."""
     reply = dict(summary.message.content["answers"]["0"]["reply"])
-    sums = ClassMoments.from_arrays(reply.pop("moments"))
+    sums = ClassMoments.from_content(reply.pop("moments"))
     for name in {"gradient", "gradients"} & set(reply):
         gradient = reply[name].copy()
         gradient[..., :-1, :] += sums.origin[:, None] * gradient[..., -1:, :]
@@ -361,7 +361,7 @@ def test_a_fit_on_summaries_of_chunks_is_that_on_summaries_of_rows(n_components)
 def test_clusters_of_chunks_have_the_sums_of_all_rows(kind):
     X, y = rows()
     sums_of_chunks, sums_of_rows = (
-        ClassMoments.from_arrays(
+        ClassMoments.from_content(
             summary.message.content["answers"]["0"]["reply"]["moments"]
         )
         for summary in summaries(X, y, n_components=16, moments=kind, disclosure=None)

@@ -60,7 +60,7 @@ def splines(n_knots: int, degree: int) -> Message:
 
 
 def beside_others() -> Message:
-    sums = class_moments(X, Y, kind="diagonal").as_arrays()
+    sums = class_moments(X, Y, kind="diagonal").as_content()
     content = costly.retrain([4, 6, 3], 3).content
     return Message.of("retrain", **content, columns=np.arange(3), others=sums)
 

@@ -87,7 +87,7 @@ def aggregator(n_components, disclosure="auto"):
 def parts_of(summary):
     content = summary.message.content
     reply = dict(content["answers"]["0"]["reply"])
-    sums = ClassMoments.from_arrays(reply.pop("moments"))
+    sums = ClassMoments.from_content(reply.pop("moments"))
     if "gradient" in reply:
         gradient = reply["gradient"].copy()
         gradient[:-1] += sums.origin[:, None] * gradient[-1:]
@@ -330,7 +330,7 @@ def test_columns_too_many_for_products_tell_variances():
             chunks=lambda: iter([(X[:150], y[:150]), (X[150:], y[150:])]),
         )
     reply = summary.message.content["answers"]["0"]["reply"]
-    sums = ClassMoments.from_arrays(reply["moments"])
+    sums = ClassMoments.from_content(reply["moments"])
     (shared,) = sums.scatter
     assert np.count_nonzero(shared - np.diag(np.diag(shared))) == 0
     # The column that one row is most of tells nothing.

@@ -25,7 +25,6 @@ from skgems.gems import GEMSLogisticAggregator
 from skgems.local import moments as moments_task
 from skgems.moments import ClassMoments, moments_kind
 from skgems.networks import LayersBelow
-from skgems.parties import Simulation
 from skgems.parties import reply_as_message as answer
 
 
@@ -98,7 +97,7 @@ def test_all_of_it_by_hand(mean):
     W = fitted(X, y)
     reply = moments_reply(make_member(X, y), model=(W, LABELS))
     assert reply["labels"] == LABELS
-    sums = ClassMoments.from_arrays(reply["moments"])
+    sums = ClassMoments.from_content(reply["moments"])
     for c, label in enumerate(LABELS):
         rows = X[y == label]
         assert sums.counts[c] == sums.group_counts[c] == len(rows)
@@ -154,7 +153,7 @@ def test_rows_that_nodes_share_count_for_less():
     counts = np.random.RandomState(0).choice([1.0, 0.5, 0.25], size=len(y))
     W = fitted(X, y)
     reply = moments_reply(make_member(X, y, weights=counts), model=(W, LABELS))
-    sums = ClassMoments.from_arrays(reply["moments"])
+    sums = ClassMoments.from_content(reply["moments"])
     for c, label in enumerate(LABELS):
         rows, w = X[y == label], counts[y == label]
         mean = w @ rows / w.sum()
@@ -205,7 +204,7 @@ def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
     }
     W = fitted(X, y)
     reply = moments_reply(make_member(X, y), **settings, model=(W, LABELS))
-    sums = ClassMoments.from_arrays(reply["moments"])
+    sums = ClassMoments.from_content(reply["moments"])
     assert set(sums.columns) == {0, 2} and sums.counts.min() >= 5
     # Too few for a scatter that is of no class too, and they add to no gradient.
     np.testing.assert_array_equal(sums.groups, [0, 2])
@@ -225,7 +224,7 @@ def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
 def test_kinds():
     X, y = labelled_rows()
     shapes = {
-        kind: ClassMoments.from_arrays(
+        kind: ClassMoments.from_content(
             moments_reply(make_member(), kind=kind)["moments"]
         ).scatter.shape
         for kind in ("auto", "class", "shared", "diagonal")
@@ -255,7 +254,7 @@ def test_sparse_rows_are_as_dense_ones(kind, n_components):
     reply_of_dense = moments_reply(make_member(X, y), **settings)
     reply_of_sparse = moments_reply(make_member(sparse.csr_matrix(X), y), **settings)
     sums, sparse_sums = (
-        ClassMoments.from_arrays(reply["moments"])
+        ClassMoments.from_content(reply["moments"])
         for reply in (reply_of_dense, reply_of_sparse)
     )
     sparse_sums = sparse_sums.with_origin(sums.origin)
@@ -310,7 +309,7 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
 def test_over_merged_layers():
     X, y = labelled_rows()
     layers = LayersBelow([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
-    reply = moments_reply(make_member(), hidden=layers.as_content())
+    reply = moments_reply(make_member(), hidden=layers)
     reply_of_outputs = moments_reply(make_member(layers.outputs(X), y))
     for name, array in reply_of_outputs["moments"].items():
         np.testing.assert_array_equal(reply["moments"][name], array)
@@ -329,22 +328,23 @@ def test_as_a_message():
     assert reply["labels"] == expected["labels"] and reply["form"] == expected["form"]
     assert reply["factor"] == expected["factor"]
     np.testing.assert_array_equal(reply["gradient"], expected["gradient"])
-    for name, array in expected["moments"].items():
+    for name, array in expected["moments"].as_content().items():
         np.testing.assert_array_equal(reply["moments"][name], array)
 
 
 # ---- which rows ------------------------------------------------------------------
 
 
-def federation(held_out=None, simulation=None, **parameters):
+def federation(held_out=None, *, is_simulated=False, **parameters):
     X, y = labelled_rows()
     nodes = np.arange(60) % 2
     clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
     aggregate = GEMSLogisticAggregator(clfs, **parameters)
-    if simulation is not None:
-        aggregate = GEMSLogisticAggregator(LogisticRegression(), random_state=0)
-        simulation = Simulation(random_state=0, validation_fraction=0.3)
-    read = read_federation(aggregate, X, y, nodes, held_out, simulation=simulation)
+    if is_simulated:
+        aggregate = GEMSLogisticAggregator(
+            LogisticRegression(), validation_fraction=0.3, random_state=0
+        )
+    read = read_federation(aggregate, X, y, nodes, held_out)
     return X, y, nodes, [read.member(node) for node in read.nodes]
 
 
@@ -352,7 +352,7 @@ def test_rows_that_are_held_out_do_not_enter():
     held_out = np.random.RandomState(0).random(60) < 0.4
     X, y, nodes, members = federation(held_out)
     for k, node in enumerate(members):
-        sums = ClassMoments.from_arrays(moments_reply(node)["moments"])
+        sums = ClassMoments.from_content(moments_reply(node)["moments"])
         is_own = (nodes == k) & ~held_out
         assert sums.n_rows == is_own.sum()
         np.testing.assert_allclose(sums.origin + sums.mean(), X[is_own].mean(axis=0))
@@ -362,9 +362,9 @@ def test_rows_that_are_held_out_do_not_enter():
 
 
 def test_simulated_nodes_tell_of_all_rows_that_they_have():
-    X, y, nodes, members = federation(simulation=True)
+    X, y, nodes, members = federation(is_simulated=True)
     for k, node in enumerate(members):
-        sums = ClassMoments.from_arrays(moments_reply(node)["moments"])
+        sums = ClassMoments.from_content(moments_reply(node)["moments"])
         assert len(node.rows("training")[1]) < (nodes == k).sum()
         assert sums.n_rows == (nodes == k).sum()
         np.testing.assert_allclose(
@@ -381,7 +381,7 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them():
     X = np.vstack([X, X[:5] + 500.0])
     places = np.append(places, [9] * 5)
     y = np.where(places == 9, "b", "a")
-    sums = ClassMoments.from_arrays(
+    sums = ClassMoments.from_content(
         moments_reply(make_member(X, y), n_components=4)["moments"]
     )
     means = sums.origin + sums.means
@@ -408,7 +408,7 @@ def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
         "n_components": 16,
         "min_cluster_size": min_cluster_size,
     }
-    sums = ClassMoments.from_arrays(
+    sums = ClassMoments.from_content(
         moments_reply(make_member(X, y), **settings)["moments"]
     )
     assert sums.counts.min() >= max(10, min_cluster_size)

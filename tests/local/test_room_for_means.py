@@ -19,6 +19,7 @@ from skgems import (
 from skgems.asking import Nodes
 from skgems.guard import reply_to
 from skgems.local import Member, TooFewRowsError, moments
+from skgems.networks import LayersBelow
 from skgems.steps import RandomFeatures
 
 # Two classes of 50 rows of five columns: 250 numbers may be told, 125 of each class.
@@ -69,14 +70,14 @@ def test_hidden_layers_are_counted_against_the_columns_before_the_front():
     front = np.random.default_rng(1).normal(size=(5, 30))
     rows = np.tanh(X @ front)
     member = Member.from_estimator("lyon", None, rows, Y, disclosure=Disclosure())
-    hidden = {"weights": [np.eye(31, 126)], "activation": ["relu"]}
+    hidden = LayersBelow([np.eye(31, 126)], ["relu"])
 
     def moments_of(member):
         return moments(
             member, kind="shared", n_components=1, min_cluster_size=1, hidden=hidden
         )
 
-    assert moments_of(member)["moments"]["means"].shape == (2, 126)
+    assert moments_of(member)["moments"].means.shape == (2, 126)
     with pytest.raises(TooFewRowsError, match="means of 126 columns.* made of 5,"):
         moments_of(replace(member, n_raw_columns=5))
 

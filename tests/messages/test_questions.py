@@ -126,3 +126,32 @@ def test_messages_are_checked_by_fields_and_rules(request_fields, reply_fields, 
 def test_defaults_change_no_key():
     written_out = Message.of("above", threshold=1.0, by_class=False, hidden=None)
     assert key_of(written_out) == key_of(Message.of("above", threshold=1.0))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n_rows": np.int64(3), "share": np.float64(0.1)},
+        {"n_rows": 3, "by_class": np.arange(6.0).reshape(3, 2).T},
+        # Whatever a content has, within tables and lists too.
+        {
+            "n_rows": [np.zeros(2), np.ones((2, 3))],
+            "share": {"a": np.zeros(2), "b": ()},
+        },
+        {"n_rows": ["ä", "b"], "share": {"a": {"b": [1, np.float64(2)], "c": None}}},
+    ],
+)
+def test_a_reply_has_as_many_bytes_as_its_message(fields):
+    reply = AboveReply(**fields)
+    message = reply.as_message("above")
+    assert reply.n_bytes == message.n_bytes
+    assert Message.from_bytes(message.to_bytes()).n_bytes == message.n_bytes
+
+
+def test_no_message_is_made_to_count_the_bytes_of_a_reply(monkeypatch):
+    def fail(*args, **fields):
+        raise AssertionError("a message was made")
+
+    reply = AboveReply(n_rows=3, by_class=np.zeros(2))
+    monkeypatch.setattr(Message, "of", fail)
+    assert reply.n_bytes == 16 + len('{"n_rows": 3}')

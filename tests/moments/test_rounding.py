@@ -17,12 +17,12 @@ from skgems.moments import (
     ClassMoments,
     Likelihood,
     NodeLoss,
+    PooledForm,
     class_moments,
     cluster_classes,
     merge_moments,
     row_moments,
 )
-from skgems.pooled import PooledForm
 
 KINDS = ("class", "shared", "diagonal")
 FORMS = {
@@ -62,7 +62,7 @@ def constant_columns():
 def moments_of_nodes(X, y, nodes, *, kind="class"):
     """Moments of each node as they come out of its message."""
     sent = [class_moments(X[nodes == k], y[nodes == k], kind=kind) for k in range(4)]
-    return [ClassMoments.from_arrays(moments.as_arrays()) for moments in sent]
+    return [ClassMoments.from_content(moments.as_content()) for moments in sent]
 
 
 @pytest.mark.parametrize("kind", KINDS)

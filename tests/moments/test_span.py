@@ -63,9 +63,9 @@ def test_products_of_roots_are_the_scatter(form, is_divided, weights):
 def test_roots_are_sent_instead_of_scatters(form, weights):
     X, y = labelled_rows()
     of_roots = class_moments(form(X), y, kind="roots", weights=weights)
-    arrays = of_roots.as_arrays()
+    arrays = of_roots.as_content()
     assert "scatter" not in arrays and "triangles" not in arrays
-    unpacked = ClassMoments.from_arrays(arrays)
+    unpacked = ClassMoments.from_content(arrays)
     np.testing.assert_array_equal(unpacked.roots, of_roots.roots)
     tolerance = 1e-4 if form is np.float32 else 1e-9
     np.testing.assert_allclose(

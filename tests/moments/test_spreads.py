@@ -93,7 +93,7 @@ def test_squares_of_parts_are_merged_if_all_nodes_have_them():
 @pytest.mark.parametrize("kind", ["class", "diagonal"])
 def test_squares_of_parts_come_back_from_a_message(kind):
     divided = divided_moments(kind=kind)
-    part_squares = ClassMoments.from_arrays(divided.as_arrays()).part_squares
+    part_squares = ClassMoments.from_content(divided.as_content()).part_squares
     np.testing.assert_array_equal(part_squares, divided.part_squares)
 
 

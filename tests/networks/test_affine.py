@@ -162,6 +162,40 @@ def test_a_large_offset_costs_no_accuracy(offset, digits):
     assert_same_logits(pipeline, X + offset, atol=offset * 1e-13, rtol=1e-6)
 
 
+class OwnScaler(StandardScaler):
+    """May do whatever its author likes."""
+
+
+def test_a_scaler_is_not_probed_and_what_is_derived_from_it_is(digits, monkeypatch):
+    X, y = digits
+    weights = []
+    n_rows = []
+    transform = StandardScaler.transform
+
+    def counting(self, X, copy=None):
+        n_rows.append(len(X))
+        return transform(self, X, copy=copy)
+
+    for scaler in (StandardScaler(), OwnScaler()):
+        pipeline = fit(scaler, X=X, y=y)
+        with monkeypatch.context() as patch:
+            patch.setattr(StandardScaler, "transform", counting)
+            weights.append(read_network(pipeline).coefs[0])
+            n_rows.append(None)
+    np.testing.assert_array_equal(*weights)
+    assert n_rows[0] is None  # arrays do not even pass the plain one
+    assert max(n_rows[1:-1]) > X.shape[1]
+
+
+@pytest.mark.parametrize(("name", "number"), [("mean_", np.inf), ("scale_", 1e-308)])
+def test_a_scaler_whose_numbers_overflow_is_refused(name, number, digits):
+    X, y = digits
+    pipeline = fit(StandardScaler(), X=X, y=y)
+    getattr(pipeline[0], name)[0] = number
+    with pytest.raises(ValueError, match="values that are not finite|not affine"):
+        read_network(pipeline)
+
+
 def test_dtype_of_the_network_is_kept(digits):
     X, y = digits
     X = X.astype(np.float32)

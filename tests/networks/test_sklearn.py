@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.special import expit, log_softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
     LogisticRegression,
     LogisticRegressionCV,
@@ -20,11 +21,13 @@ from sklearn.linear_model import (
     RidgeClassifierCV,
     SGDClassifier,
 )
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC
 
-from skgems.networks import linear_logits, read_network
+from skgems.networks import is_fitted, linear_logits, read_network
 
 
 def differences(scores):
@@ -351,3 +354,39 @@ def test_centroids_of_unequal_priors_are_measured_in_deviations():
     np.testing.assert_allclose(
         logits - logits[:, :1], expected - expected[:, :1], rtol=1e-6, atol=1e-9
     )
+
+
+# ---- wrappers ------------------------------------------------------------------------
+
+
+def test_the_classifier_within_wrappers_is_read():
+    X, y = rows_of_classes(3)
+    bare = LogisticRegression(C=0.1).fit(X, y)
+    expected = read_network(bare).coefs[0]
+    grid = GridSearchCV(LogisticRegression(), {"C": [0.1]}, cv=2).fit(X, y)
+    randomized = RandomizedSearchCV(
+        LogisticRegression(), {"C": [0.1]}, n_iter=1, cv=2
+    ).fit(X, y)
+    grid_of_pipelines = GridSearchCV(
+        Pipeline([("clf", LogisticRegression())]), {"clf__C": [0.1]}, cv=2
+    ).fit(X, y)
+    wrapped = [
+        FrozenEstimator(bare),
+        FrozenEstimator(FrozenEstimator(bare)),
+        grid,
+        FrozenEstimator(grid),
+        randomized,
+        Pipeline([("clf", FrozenEstimator(bare))]),
+        Pipeline([("none", "passthrough"), ("inner", Pipeline([("clf", bare)]))]),
+        grid_of_pipelines,
+    ]
+    for estimator in wrapped:
+        assert is_fitted(estimator)
+        np.testing.assert_allclose(read_network(estimator).coefs[0], expected)
+
+
+def test_the_error_about_a_search_without_refit_says_to_refit():
+    X, y = rows_of_classes(2)
+    search = GridSearchCV(LogisticRegression(), {"C": [1]}, cv=2, refit=False)
+    with pytest.raises(TypeError, match="Node 'ward'.*refit=True"):
+        read_network(search.fit(X, y), name="ward")

@@ -49,7 +49,7 @@ def answer_to(summary, task):
 
 def moments_of(summary):
     """The class moments of a summary."""
-    return ClassMoments.from_arrays(answer_to(summary, "moments")["reply"]["moments"])
+    return ClassMoments.from_content(answer_to(summary, "moments")["reply"]["moments"])
 
 
 def forty_other_threes(X):

@@ -118,7 +118,7 @@ def test_groups_of_a_column_beside_means_of_classes_tell_no_row():
     largest = X[:41, 0].max()
     summary = PooledAggregator().summarize(None, X, y, name="lyon")
     (told,) = summary.message.content["answers"].values()
-    moments = ClassMoments.from_arrays(told["reply"]["moments"])
+    moments = ClassMoments.from_content(told["reply"]["moments"])
     of_class = float((moments.means + moments.origin)[0, 0])
     assert moments.counts.tolist() == [41.0, 39.0]  # no weight was lowered
 
@@ -142,7 +142,7 @@ def test_a_row_of_a_class_that_is_left_out_is_in_no_mean(is_asked_for):
     columns = message.content["columns"].values()
     summary = PooledAggregator().summarize(None, X, y, name="lyon")
     (told,) = summary.message.content["answers"].values()
-    moments = ClassMoments.from_arrays(told["reply"]["moments"])
+    moments = ClassMoments.from_content(told["reply"]["moments"])
     total = moments.counts.sum()
     sums = moments.counts @ (moments.means + moments.origin)
     claim = (total + 1.0) * np.array([each["mean"] for each in columns]) - sums

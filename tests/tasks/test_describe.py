@@ -16,91 +16,19 @@ from sklearn.preprocessing import StandardScaler
 from skgems.asking import Message
 from skgems.local import Member
 from skgems.networks import Network, read_network
-from skgems.tasks._describe import network_fits, rows_are_some
-
-
-def network() -> dict:
-    return {
-        "coefs": [np.ones((4, 3)), np.ones((3, 2))],
-        "intercepts": [np.ones(3), np.ones(2)],
-        "activation": ["relu"],
-        "labels": ["b", "a"],
-        "seen": np.array([False, True]),
-        "n_features": 4,
-        "feature_names": list("wxyz"),
-        "center": np.zeros(4),
-        "scale": np.ones(4),
-    }
-
-
-def test_a_network_fits_itself():
-    assert_taken(network_fits, network())
-    without = network() | dict.fromkeys(("feature_names", "center", "scale"))
-    assert_taken(network_fits, without)
-    single = network()
-    for name in ("coefs", "intercepts"):
-        single[name] = [array.astype(np.float32) for array in single[name]]
-    assert_taken(network_fits, single)
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"coefs": [np.ones((4, 3))]}, "coefs are not one for each layer"),
-        ({"intercepts": [np.ones(3)]}, "coefs are not one for each layer"),
-        ({"activation": []}, "coefs are not one for each layer"),
-        (
-            {"intercepts": [np.ones(2), np.ones(2)]},
-            r"coefs\[0\] does not fit the layer",
-        ),
-        (
-            {"intercepts": [np.ones(3), np.ones(3)]},
-            r"coefs\[1\] does not fit the layer",
-        ),
-        ({"coefs": [np.ones((4, 3)), np.ones((4, 2))]}, r"coefs\[1\] does not fit the"),
-        (
-            {"coefs": [np.ones((4, 3), "f2"), np.ones((3, 2))]},
-            r"coefs\[0\] has the dty",
-        ),
-        (
-            {"coefs": [np.ones((4, 3), "f4"), np.ones((3, 2))]},
-            r"coefs\[0\] has the dty",
-        ),
-        ({"intercepts": [np.ones(3), np.ones(2, "f4")]}, r"coefs\[1\] has the dtype"),
-        ({"labels": ["a", "a"]}, "labels is not in order, or has a label twice"),
-        ({"labels": ["a"]}, "labels are not one for each output"),
-        ({"labels": ["a", "b", "c"]}, "labels are not one for each output"),
-        ({"labels": []}, "labels is not a list of labels"),
-        ({"seen": np.zeros(2, dtype=bool)}, "seen is true of no class"),
-        ({"n_features": 3}, "n_features is not that of the first layer"),
-        ({"n_features": 5}, "n_features is not that of the first layer"),
-        ({"feature_names": list("xyz")}, "feature_names are not one for each feature"),
-        ({"center": np.zeros(3)}, "center are not one for each feature"),
-        ({"scale": np.ones(5)}, "scale are not one for each feature"),
-        ({"center": None}, "scale is missing, or center is"),
-        ({"scale": None}, "scale is missing, or center is"),
-    ],
-)
-def test_a_network_that_does_not_fit_itself_is_refused(change, match):
-    assert_refused(network_fits, network() | change, match)
-
-
-def test_a_network_that_does_not_say_its_features_is_refused():
-    without = network()
-    del without["n_features"]
-    assert_refused(network_fits, without, "n_features is not that of the first layer")
+from skgems.tasks._describe import RowCounts
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_there_are_rows_and_no_more_than_floats_count(role):
     most = np.array([2**53 - 1, 1])
-    assert_taken(rows_are_some, described(**{role: most})["rows"])
+    assert_taken(RowCounts, described(**{role: most})["rows"])
     for wrong, match in (
         (most + [0, 2], f"{role} are more than {2**53} rows"),
         (np.array([2**62, 2**62]), f"{role} are more than {2**53} rows"),
         (np.array([0, 0]), f"{role} are no rows at all"),
     ):
-        assert_refused(rows_are_some, described(**{role: wrong})["rows"], match)
+        assert_refused(RowCounts, described(**{role: wrong})["rows"], match)
 
 
 LABELS = ["a", "b", "c"]

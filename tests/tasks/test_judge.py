@@ -10,7 +10,7 @@ from helpers.rules import assert_refused, assert_taken, without
 from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import Message, check_request
 from skgems.moments import INDEX_OF_FACTOR_ONE
-from skgems.tasks._judge import JudgeReply, is_one_model
+from skgems.tasks._judge import FittedModel, JudgeReply
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
@@ -33,7 +33,7 @@ FOREST = {
 
 @pytest.mark.parametrize("model", [{"W": W}, SQUARES, SQUARES | {"W": None}, FOREST])
 def test_a_judged_model_is_of_one_form(model):
-    place = assert_taken(is_one_model, model, lengths={"l": 2, "p": 4})
+    place = assert_taken(FittedModel, model, lengths={"l": 2, "p": 4})
     # The next model has its own classes, so the number of labels is forgotten.
     assert place.lengths == {"p": 4}
 
@@ -51,12 +51,12 @@ def test_a_judged_model_is_of_one_form(model):
     ids=" and ".join,
 )
 def test_a_judged_model_of_two_forms_or_of_a_part_is_refused(model):
-    assert_refused(is_one_model, model, " is not one model", lengths={"l": 2})
+    assert_refused(FittedModel, model, " is not one model", lengths={"l": 2})
 
 
 def test_a_judged_forest_is_sound():
     circle = FOREST | {"left": np.array([0, -1, -1, -1], dtype=np.int32)}
-    assert_refused(is_one_model, circle, "left are not those of trees")
+    assert_refused(FittedModel, circle, "left are not those of trees")
 
 
 def request_of_forest(**fields):
@@ -112,7 +112,8 @@ def test_a_forest_of_more_trees_than_a_node_allows_is_refused():
         judged(request_of_forest(), limits=Limits(hidden_numbers=79))
 
 
-TWO_MODELS = {"models": {"0": {}, "1": {}}}
+JUDGED = {"first": {"labels": ["a", "b"]}, "second": {"labels": ["a", "b"]}}
+TWO_MODELS = {"models": {"0": JUDGED, "1": JUDGED}}
 JUDGMENT = {
     "n_rows": 5,
     # The rows that both models label right stand beside the diagonal.

@@ -73,7 +73,7 @@ def test_a_form_with_other_parameters_is_refused(form, match):
 def moment_arrays(kind: str = "class") -> dict:
     """The moments of the example's rows, as arrays of a message."""
     X, y = rows()
-    return class_moments(X, y, kind=kind).as_arrays()
+    return class_moments(X, y, kind=kind).as_content()
 
 
 def moments_reply(kind: str = "class", **fields) -> dict:
@@ -167,7 +167,7 @@ def test_one_matrix_of_all_classes_may_come_without_the_squares_of_each():
 def test_roots_are_taken_where_rows_are_few_and_any_kind_was_requested():
     X = np.random.default_rng(0).normal(size=(40, 2000))
     _, y = rows()
-    reply = moments_reply(moments=class_moments(X, y, kind="roots").as_arrays())
+    reply = moments_reply(moments=class_moments(X, y, kind="roots").as_content())
     match = "roots were not asked for"
     check_moments(reply, moments_request("auto"))
     check_moments(reply, moments_request("class"), match)
@@ -266,7 +266,7 @@ def reply_with_few_rows_of_b(n_rows: int) -> dict:
     X, y = rows()
     n_rows_of_a = 30
     first_rows = slice(n_rows_of_a + n_rows)
-    moments = class_moments(X[first_rows], y[first_rows], kind="shared").as_arrays()
+    moments = class_moments(X[first_rows], y[first_rows], kind="shared").as_content()
     is_of_a = moments["columns"] == 0
     for name in ("columns", "counts", "means"):
         moments[name] = moments[name][is_of_a]
@@ -313,7 +313,7 @@ GRADIENT_TOO_LARGE = "gradient is larger than these moments allow"
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_gradient_of_an_intercept_is_no_larger_than_the_number_of_rows(sign):
-    assert ClassMoments.from_arrays(moment_arrays()).n_rows == LARGEST_GRADIENT
+    assert ClassMoments.from_content(moment_arrays()).n_rows == LARGEST_GRADIENT
     for factor, match in ((0.999, None), (1.001, GRADIENT_TOO_LARGE)):
         gradient = gradient_of_intercepts(sign * factor * LARGEST_GRADIENT)
         check_moments(moments_reply(factor=1.0, gradient=gradient), match=match)
@@ -345,7 +345,7 @@ def test_class_weights_make_a_gradient_larger_and_never_smaller(weight, most_of_
 
 def test_a_gradient_of_weights_is_bounded_by_the_squares_of_the_features():
     X, _ = rows()
-    moments = ClassMoments.from_arrays(moment_arrays())
+    moments = ClassMoments.from_content(moment_arrays())
     # |sum_i r_i x_i| <= sqrt(n sum_i x_i^2), as no residual r_i is larger than 1;
     # x_i are counted from the origin of the moments.
     squares = np.sum((X - moments.origin) ** 2, axis=0)

@@ -25,7 +25,10 @@ def others(**more) -> dict:
     return {
         "origin": np.zeros(4),
         "columns": np.array([0, 1]),
+        "counts": np.ones(2),
+        "means": np.zeros((2, 4)),
         "groups": np.array([0, 1]),
+        "group_counts": np.ones(2),
         "scatter": np.ones((2, 4)),
     } | more
 
@@ -65,7 +68,10 @@ def test_layers_that_train_fit_each_other_and_what_is_before_them():
     ("change", "match"),
     [
         ({"triangles": np.ones((2, 10))}, "has more than variances of single features"),
-        ({"roots": np.ones((2, 4))}, "has more than variances of single features"),
+        (
+            {"roots": np.ones((2, 4)), "root_groups": np.array([0, 1])},
+            "has more than variances of single features",
+        ),
         ({"origin": np.zeros(3)}, "does not fit the network"),
         ({"columns": np.array([0, 2])}, "does not fit the network"),
         ({"groups": np.array([0, 2])}, "does not fit the network"),

@@ -21,7 +21,7 @@ from skgems.tasks._sums import sums_fit
 def sums(kind: str = "class", **fields) -> dict:
     """Honest sums over rows of two classes, with fields added or replaced."""
     X, y = rows()
-    return class_moments(X, y, kind=kind).as_arrays() | fields
+    return class_moments(X, y, kind=kind).as_content() | fields
 
 
 def check_sums(content: dict, match: str | None = None, n_labels: int = 2) -> None:

@@ -16,7 +16,7 @@ from skgems.gems import Moments
 from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.local import TooFewRowsError
 from skgems.messages import check_reply, sealed
-from skgems.pooled._description import DescriptionTerms
+from skgems.pooled._terms import DescriptionTerms
 
 REQUEST = Message.of("survey")
 

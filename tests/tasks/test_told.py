@@ -25,7 +25,7 @@ def moments_content(**fields):
         **fields,
     }
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    return {"labels": LABELS, "moments": ClassMoments(**arrays).as_arrays()}
+    return {"labels": LABELS, "moments": ClassMoments(**arrays).as_content()}
 
 
 SHARED = {
@@ -39,7 +39,8 @@ def told(content, task="moments"):
     """Numbers told by the labels of their rows, and those of a row of each class."""
     n_numbers: dict[tuple, float] = {}
     of_a_row = dict.fromkeys(LABELS, 0.0)
-    reply = TASKS[task].reply(**{**dict.fromkeys(TASKS[task].reply.fields), **content})
+    fields = dict.fromkeys(TASKS[task].reply.fields)
+    reply = TASKS[task].reply.opened({**fields, **content})
     for numbers in TASKS[task].told(reply):
         labels = tuple(label for label, _ in numbers.rows)
         n_numbers[labels] = n_numbers.get(labels, 0) + numbers.n_numbers

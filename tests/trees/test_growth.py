@@ -18,8 +18,8 @@ from helpers.trees import (
 from sklearn.tree import DecisionTreeClassifier
 
 import skgems.trees._growth
-from skgems.trees import TreeRules, leaves_of
-from skgems.trees._growth import N_MORE_LEVELS, _drawn_features
+from skgems.trees import N_MORE_LEVELS, TreeRules, leaves_of
+from skgems.trees._growth import _drawn_features
 
 FORESTS = {
     "decision tree": TreeRules(max_depth=12, max_features=4),

@@ -18,16 +18,16 @@ import numpy as np
 import sklearn
 from scipy.linalg import svd
 
-from ..base import linear_attributes
-from ..moments import SHARED, ClassMoments, deviations, products, weighted_mean
-from ..networks import as_two_logits
+from ..networks import as_two_logits, linear_attributes
+from ._class_moments import SHARED, ClassMoments, deviations, weighted_mean
 from ._equations import (
     Root,
     solve_least_squares,
     solve_ridge,
     solve_ridge_with_row,
 )
-from ._rounding import (
+from ._part_sums import products
+from ._promises import (
     PROMISE,
     TWO_DISTANCES,
     Rounding,

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
-from ._rounding import PROMISE
+from ._promises import PROMISE
 
 _EPS = np.finfo(np.float64).eps
 

@@ -13,10 +13,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 
-from skgems.local import closed_form
-from skgems.moments import class_moments, merge_moments
-from skgems.pooled import PooledForm, common_form
-from skgems.pooled._rounding import SumPrecision, discriminant_rounding
+from skgems.local import closed_form, common_form
+from skgems.moments import PooledForm, class_moments, merge_moments
+from skgems.moments._promises import SumPrecision, discriminant_rounding
 
 # ---- rows that are hard to fit exactly -----------------------------------------------
 

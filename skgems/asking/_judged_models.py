@@ -1,0 +1,33 @@
+"""Models of nodes that rows judge, and whether labels are those of the models."""
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ..local import net_of_state
+from ..networks import ModuleState
+from ..parties import Summary, shown_labels
+
+
+def check_labels_of_rows(y: np.ndarray, classes: list) -> None:
+    """Raise ValueError where all rows would count as wrong, whatever the models say."""
+    labels = np.unique(y).tolist()
+    if labels and set(labels).isdisjoint(classes):
+        raise ValueError(
+            "None of the labels in y is a class of the aggregate, so nothing can be "
+            f"scored. y holds {shown_labels(labels)}; the classes are "
+            f"{shown_labels(classes)}. Give labels as the nodes have them."
+        )
+
+
+def named_members(aggregator: BaseEstimator) -> list[tuple[str, object]]:
+    """Name and classifier of each node; of a summary what it says of its network."""
+    named_members = []
+    for name, member in zip(
+        aggregator.node_names_, aggregator.estimators_, strict=True
+    ):
+        classifier = member.network if isinstance(member, Summary) else member
+        if isinstance(classifier, ModuleState):
+            # The average is a net of the same module.
+            classifier = net_of_state(aggregator.net_, classifier, name=name)
+        named_members.append((name, classifier))
+    return named_members

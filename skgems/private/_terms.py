@@ -1,0 +1,56 @@
+"""What nodes and server agree on where sums have noise: one message, of one vector."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from ..messages import Message, Terms, requests_in
+from ._privacy import Privacy
+
+# The task of the vector, see skgems.tasks.
+TASK = "noisy_sums"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyTerms(Terms, method="NoisySums"):
+    """One message, whose reply is the same whatever is made of it.
+
+    So a file may be fitted by every aggregator that takes noise, and is charged once.
+    """
+
+    # Counts of rows that a finished model is judged by would have no noise.
+    makes_model: ClassVar[bool] = False
+
+    privacy: Privacy
+
+    @property
+    def settings(self) -> dict:
+        return {"privacy": self.privacy.as_settings()}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
+        if settings.keys() != {"privacy"}:
+            raise ValueError(f"{sorted(settings)} are not settings of {cls.method}.")
+        return cls(privacy=Privacy.from_settings(settings["privacy"]))
+
+    def request(self) -> Message:
+        """Return the only request."""
+        return Message.of(TASK, **self.settings)
+
+    def first_requests(self, member: object = None, **options: object) -> list[Message]:
+        return [self.request()]
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {}
+
+
+def privacy_asked(request: Message) -> Privacy | None:
+    """Return the privacy under which a request asks for sums; None: it does not.
+
+    A request for anything beside them has none: a node derives from its settings that
+    no honest server makes it.
+    """
+    parts = requests_in(request) or [request]
+    if [part.task for part in parts] != [TASK]:
+        return None
+    return Privacy.from_settings(parts[0].content["privacy"])

@@ -1,0 +1,87 @@
+"""The task "noisy_sums": one vector of sums with noise, and nothing else of rows."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import numpy as np
+
+from ..local import Member
+from ..messages import Array, Json, Place, Reply, Request, Task
+from ..private import Charge, Privacy, VectorLayout, charge_of, layout_of
+
+# Sums of 2^26 rows, with noise: those of a thousand nodes still fit into int64.
+_LARGEST = 2**56
+
+
+def _layout_of(request: "NoisySumsRequest") -> VectorLayout:
+    return layout_of(Privacy.from_settings(request.privacy))
+
+
+class NoisySumsRequest(Request):
+    """All that is public, and how large the noise is."""
+
+    privacy: Annotated[Mapping, Json()]
+
+    def check(self, place: Place) -> None:
+        try:
+            Privacy.from_settings(self.privacy)
+        except (ValueError, TypeError, KeyError) as error:
+            raise place.at("privacy").wrong(f"cannot be read: {error!s:.200}") from None
+
+
+class NoisySumsReply(Reply):
+    """One vector of whole numbers, over all agreed classes."""
+
+    vector: Annotated[
+        np.ndarray,
+        Array(
+            "v",
+            kinds="i",
+            low=-_LARGEST,
+            says="Counts and sums of rows by class and the products of columns, with "
+            "noise: whatever anybody does with them, the odds that one person is among "
+            "the rows change by a factor of exp(epsilon) at most, but for a chance of "
+            "delta.",
+        ),
+    ]
+
+    def check(self, request: NoisySumsRequest, place: Place) -> None:
+        layout = _layout_of(request)
+        if len(self.vector) != layout.n_numbers:
+            raise place.at("vector").wrong(
+                f"has {len(self.vector)} numbers, but {layout.n_numbers} are agreed"
+            )
+        if (self.vector > _LARGEST).any():
+            raise place.at("vector").wrong(f"has values above {_LARGEST}")
+
+
+def noisy_sums(member: Member, request: NoisySumsRequest) -> NoisySumsReply:
+    """Reply with the vector of the rows, and with noise that is drawn here."""
+    privacy = Privacy.from_settings(request.privacy)
+    return NoisySumsReply(vector=member.private_rows.noisy_vector(privacy))
+
+
+def _charge(request: NoisySumsRequest) -> Charge | None:
+    """Return what a reply spends; None: it has no noise to spend."""
+    return charge_of(Privacy.from_settings(request.privacy))
+
+
+NOISY_SUMS = Task(
+    name="noisy_sums",
+    bound="derived",
+    discloses="noise",
+    most=1,
+    without="nothing",
+    # Noise that is drawn again and again averages out.
+    accepted_by="ledger",
+    asks="one vector of sums of rows, with noise",
+    reveals="No more than epsilon and delta say, whatever else is known.",
+    alone=True,
+    is_in_summaries=True,
+    takes_chunks=True,
+    charge=_charge,
+    reads="rows",
+    request=NoisySumsRequest,
+    reply=NoisySumsReply,
+    answer=noisy_sums,
+)
