@@ -37,6 +37,7 @@ from ._plans import (
     ask_inverse_temperature,
     ask_shares,
     request_to_retrain,
+    shares_without_rows,
 )
 from ._reading import read_federation
 from ._region import region_summary

@@ -69,7 +69,7 @@ def average(
         align=align,
         combine=combine,
     )
-    if not align:
+    if not align and not mean.is_linear:
         warn_of_apart(nodes, classes)
     return mean
 
