@@ -7,7 +7,10 @@ import ast
 import importlib
 import importlib.util
 import re
+import sys
 import warnings
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +138,81 @@ def test_a_default_fit_goes_the_way_of_the_page():
     names = [path_of_a_fit.name_of(code) for code in codes]
     stops = stops_of("One fit")
     assert [name for name in names if name in stops] == stops
+
+
+def names_under_way(frame) -> Iterator[str]:
+    """Functions of the package that are under way, the latest first."""
+    while frame is not None:
+        code = frame.f_code
+        is_function = not code.co_name.startswith("<")  # as generators are not
+        if is_function and code.co_filename.startswith(str(PACKAGE)):
+            yield path_of_a_fit.name_of(code)
+        frame = frame.f_back
+
+
+@cache
+def calls_of_a_default_fit() -> dict[str, tuple[list[str], set[str]]]:
+    """For each function the way to its first call, and those that ever call it."""
+    call = path_of_a_fit.fit_over_models()
+    path_of_a_fit.codes_of_a_fit(call)  # imports all that it needs
+    path_of_a_fit.clear_cache()
+    calls: dict[str, tuple[list[str], set[str]]] = {}
+
+    def note(frame, event, argument) -> None:
+        code = frame.f_code
+        is_function = not code.co_name.startswith("<")
+        if event != "call" or not is_function:
+            return
+        if code.co_filename.startswith(str(PACKAGE)):
+            names = names_under_way(frame)
+            name = next(names)
+            caller = next(names, name)
+            _, callers = calls.setdefault(name, ([caller, *names], set()))
+            callers.add(caller)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def room_of(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def test_the_picture_of_the_default_way_is_walked_in_its_order_and_rooms():
+    text = section("The default way", "-")
+    stops = [
+        f"{file}:{function}"
+        for function, file in re.findall(r"^    ([\w.]+) +(\w+/\w+[.]py)$", text, re.M)
+    ]
+    assert len(stops) == 8
+    calls = calls_of_a_default_fit()
+    assert [name for name in calls if name in stops] == stops
+    sentence = text.partition("Seven rooms call each other on this way:")[2]
+    rooms = set(re.findall(r"`(\w+)`", sentence.partition(".")[0]))
+    assert len(rooms) == 7
+    ways = [[stop, *calls[stop][0]] for stop in stops]
+    assert {room_of(name) for way in ways for name in way} == rooms
+
+
+def test_a_default_fit_calls_rooms_above_only_by_the_hooks_of_the_page():
+    floors = floors_of_the_page()
+    floor_of = {room: k for k, rooms in enumerate(floors) for room in rooms}
+    rows = re.findall(r"^(`\w+`) +(`\w+`(?:, `\w+`)*)  ", PAGE, re.M)
+    hooks = {
+        (caller.strip("`"), room)
+        for caller, rooms in rows
+        for room in re.findall(r"\w+", rooms)
+    }
+    pairs = {
+        (room_of(caller), room_of(name))
+        for name, (_, callers) in calls_of_a_default_fit().items()
+        for caller in callers
+    }
+    assert {(a, b) for a, b in pairs if floor_of[a] < floor_of[b]} == hooks
 
 
 def test_a_message_goes_the_way_of_the_page(tmp_path):

@@ -73,20 +73,26 @@ def ask_shares(
         return _shares_by_rows(
             federation, counts, by_class=node_weight == "class_counts"
         )
-    shared = _shares_without_rows(len(federation.nodes), node_weight)
-    sizes = shared
+    shares = shares_without_rows(federation, node_weight)
     if sized and federation.can_reply:
         counts = yield from ask_counts(federation.classes)
-        sizes = counts.sum(axis=1)
-    return Shares(shared=shared, outputs=shared[:, None] * federation.seen, sizes=sizes)
+        shares = replace(shares, sizes=counts.sum(axis=1))
+    return shares
 
 
-def _shares_without_rows(
-    n_nodes: int, node_weight: str | Sequence[float]
-) -> np.ndarray:
-    """Equal shares (n_nodes,), or those that were given, if they are usable."""
-    if isinstance(node_weight, str):
-        return np.ones(n_nodes)
+def shares_without_rows(
+    federation: Federation, node_weight: str | Sequence[float]
+) -> Shares:
+    """Equal shares of nodes, or those that were given, if they are usable."""
+    shared = np.ones(len(federation.nodes))
+    if not isinstance(node_weight, str):
+        shared = _given_shares(len(federation.nodes), node_weight)
+    outputs = shared[:, None] * federation.seen
+    return Shares(shared=shared, outputs=outputs, sizes=shared)
+
+
+def _given_shares(n_nodes: int, node_weight: Sequence[float]) -> np.ndarray:
+    """Return the shares that a user gave, (n_nodes,); ValueError if they are wrong."""
     try:
         shared = np.asarray(node_weight, dtype=np.float64)
     except (TypeError, ValueError):  # whatever they are, they are no numbers

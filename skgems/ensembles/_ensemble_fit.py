@@ -30,7 +30,7 @@ class EnsembleFit:
     combine: str
     voting: str
     node_weight: ArrayLike  # a word, or (n_nodes,)
-    stack: StackFit
+    stack: StackFit | None  # None: it only votes
     n_jobs: int | None
     random_state: object
 
@@ -41,7 +41,11 @@ class EnsembleFit:
             combine=aggregator.combine,
             voting=aggregator.voting,
             node_weight=aggregator.node_weight,
-            stack=StackFit.from_aggregator(aggregator),
+            stack=(
+                None
+                if aggregator.combine == "vote"
+                else StackFit.from_aggregator(aggregator)
+            ),
             n_jobs=aggregator.n_jobs,
             random_state=aggregator.random_state,
         )

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from ..asking import ask_shares, run_over
+from ..asking import ask_shares, run_over, shares_without_rows
 from ..base import BaseAggregator
 from ..local import LocalModel, local_model
 from ..parties import Federation
@@ -41,11 +41,14 @@ def ensemble_weights(
     """
     for node in federation.nodes:
         node.model.check_finite()
+    if not isinstance(node_weight, str) or node_weight == "equal":
+        shares = shares_without_rows(federation, node_weight)
+        return shares.outputs, federation.front_history
     run = run_over(federation, n_jobs=n_jobs)
-    shares = run(ask_shares(federation, node_weight)).outputs
-    if isinstance(node_weight, str) and node_weight == "class_counts":
-        shares = shares / shares.sum(axis=0)
-    return shares, run.history
+    weights = run(ask_shares(federation, node_weight)).outputs
+    if node_weight == "class_counts":
+        weights = weights / weights.sum(axis=0)
+    return weights, run.history
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,7 +1,7 @@
 """A node's whole side: take a request, answer it from classifier and rows."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,6 @@ from sklearn.utils import column_or_1d
 
 from ..base import keep_warnings_out_of_report, warn_user
 from ..compat import num_samples
-from ..datasets import as_groups
 from ..disclosure import (
     Disclosure,
     disclosure_of,
@@ -50,6 +49,7 @@ from ..networks import dropped_columns
 from ..parties import (
     RuledTable,
     any_rows_for,
+    as_groups,
     as_mask,
     cells_of,
     check_is_behind_front,
@@ -70,7 +70,7 @@ from ..parties import (
     weighted_rows,
     without_small_classes,
 )
-from ..private import Charge, charges_of
+from ..private import charges_of
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import check_is_derived
@@ -394,7 +394,6 @@ def _reply_with_ledger(
             ledger=ledger,
             agreed=agreed,
             by_person=by_person,
-            charges=charges,
         )
 
 
@@ -405,7 +404,6 @@ def _counted_reply(
     ledger: Ledger,
     agreed: Agreement,
     by_person: bool,
-    charges: Sequence[Charge],
 ) -> Message:
     """A new reply, which is kept and counted; so is a failure after rows were read."""
     with ledger.naming_the_account():
@@ -448,6 +446,7 @@ def _counted_reply(
         # were killed, nothing left, and the request does not count.
         ledger.fail(request, error)
         raise
+    charges = charges_of(request)
     if charges:  # counted first: whoever declines a reply gets no other noise
         ledger.end(
             request,
@@ -891,8 +890,8 @@ def _explaining_agreed_bound(
             raise
         raise TooFewRowsError(
             f"Node {member.name!r} has fewer than min_rows={least} rows of "
-            f"each class, {largest} at most. That bound is agreed, and no setting of "
-            "the node changes it. The node cannot take part, unless the server begins "
-            "an exchange with another agreement, and the node's owner accepts that "
-            "with again=True (--again)."
+            "each class. That bound is agreed, and no setting of the node changes it. "
+            "The node cannot take part, unless the server begins an exchange with "
+            "another agreement, and the node's owner accepts that with again=True "
+            "(--again)."
         ) from error

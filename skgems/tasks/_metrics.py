@@ -31,7 +31,7 @@ from ..messages import (
     Task,
 )
 from ..networks import LayersBelow
-from ._grow import check_features
+from ._forests import check_features
 from ._judge import FittedModel, model_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import inputs_to_judge_by, rows_of_large_classes

@@ -84,7 +84,7 @@ pandas = pytest.importorskip("pandas")
                 "--disclosure",
                 "min_rows=21",
             ),
-            "min_rows=21 rows of the classes {'NA': 20, 'flu': 20, 'well': 20}",
+            "min_rows=21 rows of each of the classes ['NA', 'flu', 'well']",
         ),
         (
             answer_arguments(
