@@ -114,4 +114,4 @@ def charges_as_json(charges: Iterable[Charge]) -> list[dict]:
 
 def _rounded_up(epsilon: float) -> float:
     """Return epsilon with two decimals, so that it is allowed."""
-    return math.ceil(epsilon * 100) / 100
+    return math.ceil(100.0 * epsilon / (1.0 + _ROUNDING)) / 100.0

@@ -140,6 +140,11 @@ def test_an_epsilon_above_the_limit_is_refused_before_rows_are_read(state):
     assert log_of(state) == []
 
 
+def test_the_limit_that_is_advised_has_no_more_digits_than_needed(state):
+    with pytest.raises(NoiseSpentError, match=r"most_epsilon=1\.0\), or"):
+        ask(state, limits=Limits(most_epsilon=0.5))
+
+
 def test_a_request_that_fails_spends_nothing(state, monkeypatch):
     exchange = begin_noisy_exchange()
     noisy = TASKS["counts"]
