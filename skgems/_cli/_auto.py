@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..candidates import combine
+from ..ensembles import combine
 from ..messages import printable
 from ..pooled import PooledTransformer
 from ..steps import are_codes

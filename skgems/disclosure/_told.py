@@ -339,6 +339,9 @@ class _Teller:
                 shared.design(shared.codes),
                 shared.weights,
                 n_others=n_means + self._n_before(shared),
+                # Beside others only columns were counted that differ from these: codes
+                # sum to one, so that the last of them tells nothing more.
+                is_counted=self.kind == "shared",
             )
             if of_shared is None:
                 of_shared, is_in_block, is_mean_only = self._block_step(shared)
@@ -524,13 +527,19 @@ class _Teller:
         return True
 
     def _holding_weights(
-        self, design: Design, weights: np.ndarray, *, n_others: float
+        self,
+        design: Design,
+        weights: np.ndarray,
+        *,
+        n_others: float,
+        is_counted: bool = False,
     ) -> np.ndarray | None:
         """Return weights with which all products may be told, or None.
 
-        ``n_others`` are the numbers told of the same rows beside these products.
+        ``n_others`` are the numbers told of the same rows beside these products;
+        ``is_counted`` says that all of them are known to be few enough.
         """
-        has_room = has_room_for_products(
+        has_room = is_counted or has_room_for_products(
             self.rule,
             n_rows=len(weights),
             n_units=int(design.units.max()) + 1,

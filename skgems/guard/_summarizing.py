@@ -6,11 +6,11 @@ aggregator says what it would ask. The reply is the `Summary`.
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import NoReturn, Self
+from typing import Self
 
 import numpy as np
 
+from ..compat import shown
 from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, naming
@@ -23,13 +23,11 @@ from ..parties import (
     chunked_member_of,
     fitted_without_learning,
     member_of,
-    noisy_summary,
     warn_of_unseen_classes,
     without_small_classes,
 )
-from ..private import PrivateRows
-from ..progress import shown
-from ._summary_in_ledger import summary_in_ledger
+from ._given_rows import check_chunks_stand_alone, raise_without_rows
+from ._noisy_summaries import summary_in_ledger, summary_with_noise
 
 
 class SummarizingMixin:
@@ -141,7 +139,7 @@ class SummarizingMixin:
         method = self._method()
         method.check_one_message()
         if self.privacy is not None:
-            return self._summarize_with_noise(rows, name=name)
+            return summary_with_noise(self, rows, name=name)
         rule = disclosure_of_both(self.disclosure, disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
@@ -152,7 +150,7 @@ class SummarizingMixin:
                 disclosure=rule,
             )
         else:
-            _check_chunks_stand_alone(rows, name=name)
+            check_chunks_stand_alone(rows, name=name)
             member = aggregator._chunked_member(
                 estimator,
                 rows["chunks"],
@@ -171,28 +169,6 @@ class SummarizingMixin:
         reply = TASKS[request.task].replied(member, request.content)
         method.warn_of_summary(member, reply)
         return Summary(reply.as_message(request.task))
-
-    def _summarize_with_noise(
-        self, rows: Mapping[str, object], *, name: str
-    ) -> Summary:
-        """The summary of a node, of which one vector depends on its rows."""
-        check_node(self, None, name)
-        if rows["sample_weight"] is not None:
-            self._method().check_takes_weights()
-        if rows["chunks"] is None:
-            if rows["X"] is None or rows["y"] is None:
-                _raise_without_rows(name)
-            parts = partial(list, [(rows["X"], rows["y"], rows["held_out"])])
-        else:
-            _check_chunks_stand_alone(rows, name=name)
-            parts = rows["chunks"]
-        private_rows = PrivateRows(name=name, parts=parts, groups=rows["groups"])
-        return noisy_summary(
-            private_rows,
-            self._parameter("privacy"),
-            self._agreed_terms.first_message(),
-            table=rows["X"],
-        )
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
         """Return a copy whose front is fitted, if that has to learn nothing."""
@@ -214,7 +190,7 @@ class SummarizingMixin:
     ) -> Member:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
-            _raise_without_rows(name)
+            raise_without_rows(name)
         return member_of(
             self,
             estimator,
@@ -278,29 +254,4 @@ class SummarizingMixin:
             ),
             dropped=dropped,
             disclosure=disclosure,
-        )
-
-
-def _raise_without_rows(name: str) -> NoReturn:
-    raise ValueError(
-        f"Node {name!r}: pass X and y, or chunks=, a function that returns them chunk "
-        "by chunk."
-    )
-
-
-def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
-    """Raise ValueError where a node gives rows beside its chunks."""
-    names = [
-        key for key in ("X", "y", "held_out", "sample_weight") if rows[key] is not None
-    ]
-    if names:
-        raise ValueError(
-            f"Node {name!r}: with chunks=, X, y, held_out and sample_weight come from "
-            f"chunks(), but {names} were passed too. Leave these out, or leave chunks "
-            "out."
-        )
-    if rows["groups"] is not None:
-        raise ValueError(
-            f"Node {name!r}: groups= needs all rows at once, and chunks= gives them "
-            "one after the other. Pass X and y, or leave groups out."
         )

@@ -377,3 +377,21 @@ def test_what_is_told_follows_the_rows_whatever_their_order_and_units_of_measure
         np.testing.assert_array_equal(other.has_own, said.has_own)
         np.testing.assert_array_equal(other.is_in_block, said.is_in_block)
         np.testing.assert_array_equal(other.is_mean_only, said.is_mean_only)
+
+
+def test_columns_that_follow_from_others_are_told_where_the_others_were_counted():
+    """Codes sum to one: of a table that holds beside others no block is told for that.
+
+    20 columns are 210 products and 40 means, of at most 300 numbers; 40 are 900.
+    """
+    X = np.random.default_rng(0).standard_normal((200, 20))
+    rows = Rows.without_residuals(
+        X=np.hstack([X, X[:, ::-1] + X]),
+        codes=np.arange(200) % 2,
+        units=np.arange(200),
+        weights=np.ones(200),
+    )
+    beside = told(rows, kind="shared", may_lower=False, n_unknowns=3)
+    assert beside.is_in_block.all()
+    alone = told(rows, may_lower=False, n_unknowns=3)
+    assert not alone.is_in_block.all()
