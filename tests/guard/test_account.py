@@ -128,7 +128,7 @@ def test_beyond_the_limit_of_the_owner_it_is_said_what_is_left(state):
     left = np.floor(100 * Spent([ONE]).epsilon_left(1.2)) / 100
     text = str(caught.value)
     assert "has spent epsilon 1.00 of 1.20 at delta 1e-5, by 1 exchange" in text
-    assert f"One more reply may have epsilon {left:.2f}" in text
+    assert f"is left for one more reply is epsilon {left:.2f}" in text
     # What is advised helps.
     assert "--limit most_epsilon=1.47" in text
     ask_on_other_terms(state, limits=Limits(most_epsilon=1.47))
