@@ -127,6 +127,10 @@ TESTED_ELSEWHERE = {
         "asking/test_update_forget.py",
         "replies that are looked up again",
     ),
+    "asking/_report_tables.py": (
+        "asking/test_report_words.py",
+        "tables of reports in lines and as pages",
+    ),
     "asking/_region.py": ("gems/test_regions.py", "one summary of several nodes"),
     "guard/_replying.py": (
         "guard/test_outside.py",

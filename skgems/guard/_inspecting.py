@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
 
-from ..base import Page, ResultMixin, Table
+from ..base import WIDTH, Page, ResultMixin, Table, printable
 from ..messages import (
     TASKS,
-    WIDTH,
     Agreement,
     Message,
     asks,
@@ -18,7 +17,6 @@ from ..messages import (
     check_request,
     is_summary,
     naming,
-    printable,
     requests_in,
     says,
 )
