@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import printable
-from ..candidates import combine
+from ..ensembles import combine
 from ..pooled import PooledTransformer
 from ..steps import are_codes
 from ._dialects import dialect_of

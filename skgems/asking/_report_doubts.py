@@ -29,7 +29,7 @@ def doubts_about(
         names, nodes.get("aggregate_accuracy", ()), nodes.get("largest_class", ())
     )
     if evaluation is not None:
-        doubts += evaluation.doubts
+        doubts += evaluation.doubts_about_scores
     one_vs_rest = getattr(aggregator, "_one_vs_rest", ())
     if one_vs_rest:
         doubts.append(

@@ -14,9 +14,9 @@ from sklearn.pipeline import make_pipeline
 
 from ..asking import RepliesMissingError, nodes_of_many_rows
 from ..base import WIDTH, BaseAggregator, Page, Points, ResultMixin, Table, silenced
+from ..compat import say
 from ..disclosure import Disclosure
 from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, ROUNDING_OF_SUMS, told_losses
-from ..progress import say
 from ._scoring import (
     ACCURACY,
     LOG_LOSS,

@@ -24,8 +24,8 @@ MIDDLES = np.concatenate([EDGES - _WIDTH / 2, EDGES[-1:] + _WIDTH / 2])
 class ScoreBins:
     """Numbers of rows by bins of the probability that a model gives to a class.
 
-    Under a rule of disclosure they are multiples of ``min_rows``, times a factor which
-    makes their sums the numbers of rows.
+    Under a rule of disclosure they are multiples of ``min_rows`` that are rounded by
+    chance. The highest bin alone makes their sums the numbers of rows.
 
     Attributes
     ----------

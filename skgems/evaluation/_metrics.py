@@ -154,9 +154,9 @@ class SiteMetrics:
     local: "SiteMetrics | None" = None
 
     @property
-    def n_rows(self) -> float:
+    def n_rows(self) -> int:
         """Return the number of rows that judge."""
-        return float(sum(self.support.values()))
+        return sum(self.support.values())
 
     @property
     def baseline(self) -> float:
@@ -268,10 +268,10 @@ class Evaluation(ResultMixin):
         sites = [*self.sites.values(), self.total]
         columns = {
             "node": [*self.sites, "all"],
-            "rows": [int(site.n_rows) for site in sites],
+            "rows": [site.n_rows for site in sites],
         }
         if self.positive is not None:
-            columns["positive"] = [int(site.support[self.positive]) for site in sites]
+            columns["positive"] = [site.support[self.positive] for site in sites]
         for name in (*_OF_SCORES, *_OF_LABELS, "accuracy", *_OF_CALIBRATION):
             columns[name] = [_known(getattr(site, name)) for site in sites]
         columns["largest_class"] = [_known(site.baseline) for site in sites]
@@ -285,7 +285,7 @@ class Evaluation(ResultMixin):
     @property
     def doubts(self) -> tuple[str, ...]:
         """Return what is worse than its baseline, in sentences."""
-        columns = {name: column[:-1] for name, column in self.columns.items()}
+        columns = self._columns_of_sites
         names = columns["node"]
         accuracies = columns["accuracy"]
         gains = [
@@ -293,13 +293,22 @@ class Evaluation(ResultMixin):
             for accuracy, own in zip(accuracies, columns["local_accuracy"], strict=True)
         ]
         return (
+            *self.doubts_about_scores,
+            *doubts_about_gains(names, gains),
+            *doubts_about_accuracies(names, accuracies, columns["largest_class"]),
+        )
+
+    @property
+    def doubts_about_scores(self) -> tuple[str, ...]:
+        """Return the doubts that are about no accuracy."""
+        columns = self._columns_of_sites
+        names = columns["node"]
+        return (
             *doubts_about_areas(names, columns["auc"], columns["local_auc"]),
             *doubts_about_predictions(
                 names, columns["sensitivity"], columns["specificity"]
             ),
             *doubts_about_calibration(names, columns["calibration_slope"]),
-            *doubts_about_gains(names, gains),
-            *doubts_about_accuracies(names, accuracies, columns["largest_class"]),
         )
 
     def n_points(self, node=None) -> int:
@@ -324,6 +333,10 @@ class Evaluation(ResultMixin):
         if step == 1:
             return _MOST_POINTS
         return min(_MOST_POINTS, int(site.n_rows // (_STEPS_OF_POINT * step)))
+
+    @property
+    def _columns_of_sites(self) -> dict[str, list]:
+        return {name: column[:-1] for name, column in self.columns.items()}
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a row for each node and class that is judged as a pandas DataFrame.
@@ -409,7 +422,7 @@ class Evaluation(ResultMixin):
         """Return the metrics of each class, over the rows of all nodes."""
         by_class = self.total.by_class
         columns = {"class": list(by_class)}
-        columns["rows"] = [int(self.total.support[label]) for label in by_class]
+        columns["rows"] = [self.total.support[label] for label in by_class]
         for name in (*_OF_SCORES, *_OF_LABELS, *_OF_CALIBRATION):
             values = [_known(getattr(each, name)) for each in by_class.values()]
             columns[_HEADS[name]] = list(map(_rounded, values))

@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression
 
 import skgems
 from skgems import GEMSLogisticAggregator, combine, describe
+from skgems.evaluation import Heterogeneity, Inference
 from skgems.gems import Candidates
 from skgems.guard import Agreement, Limits
 from skgems.guard import inspect as inspect_file
-from skgems.inference import Heterogeneity, Inference
 from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
 
 # As many lines as a screen has.
