@@ -18,7 +18,6 @@ from ..disclosure import min_rows_of
 from ..evaluation import Evaluation
 from ..messages import disclosure_in_words
 from ..parties import Summary
-from ..private import agreement_in_words
 from ._report_tables import table_of_columns
 
 # How parts begin that only the owner of the model can write.
@@ -417,9 +416,7 @@ def _disclosure(
         "committee), and who answers for them at each node."
     )
     if agreement is not None:
-        sentences = [
-            f"- {as_markdown(text)}" for text in agreement_in_words(agreement).values()
-        ]
+        sentences = [f"- {as_markdown(text)}" for text in agreement.says.values()]
         section += ["### Agreement", "\n".join(sentences)]
     return section
 

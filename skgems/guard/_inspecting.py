@@ -21,7 +21,6 @@ from ..messages import (
     says,
 )
 from ..parties import Summary, load_message
-from ..private import agreement_in_words
 from ._ledger import account_in, read_entries
 from ._ledger_store import LEDGER_FILE
 from ._overview import BESIDE_NOISE, KINDS, overview_of_reply, overview_of_request
@@ -220,7 +219,7 @@ def inspect(path, *, request=None, verbose=False) -> Inspected:
 
 def _inspected_agreement(path: Path) -> Inspected:
     agreement = Agreement.load(path)
-    sentences = agreement_in_words(agreement)
+    sentences = agreement.says
     return Inspected(
         path=os.fspath(path),
         kind="agreement",
