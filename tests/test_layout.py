@@ -38,7 +38,7 @@ TESTED_ELSEWHERE = {
     "base/_aggregator.py": ("test_common.py", "all aggregators have it in common"),
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "base/_validation.py": ("test_errors.py", "rows that are refused"),
-    "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),
+    "ensembles/_candidates.py": ("ensembles/test_combine.py", "combine tries them"),
     "channels/_folder.py": (
         "channels/test_exchange.py",
         "an exchange keeps its folder",
@@ -126,6 +126,14 @@ TESTED_ELSEWHERE = {
     "parties/_record.py": (
         "asking/test_update_forget.py",
         "replies that are looked up again",
+    ),
+    "asking/_report_doubts.py": (
+        "asking/test_report_words.py",
+        "reasons for doubt at their bounds",
+    ),
+    "asking/_report_tables.py": (
+        "asking/test_report_words.py",
+        "tables of reports in lines and as pages",
     ),
     "asking/_region.py": ("gems/test_regions.py", "one summary of several nodes"),
     "guard/_replying.py": (
@@ -224,6 +232,8 @@ TESTED_ELSEWHERE = {
         "tasks/test_noisy_sums.py",
         "messages that depend on rows by one vector",
     ),
+    "guard/_noisy_summaries.py": ("tasks/test_noisy_sums.py", "files with noise"),
+    "guard/_given_rows.py": ("guard/test_summarizing.py", "rows or chunks of them"),
     "private/_terms.py": ("tasks/test_noisy_sums.py", "a node derives its request"),
     "private/_noise.py": ("private/test_rows.py", "rows are told with it"),
     "pfnm/_earlier_steps.py": (
@@ -233,6 +243,8 @@ TESTED_ELSEWHERE = {
     "pfnm/_matcher.py": ("pfnm/test_pfnm.py", "networks are matched without rows"),
     "pfnm/_matching_fit.py": ("pfnm/test_pfnm_rows.py", "fits to nodes that have rows"),
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
+    "asking/_noise.py": ("pooled/test_noise.py", "through both aggregators"),
+    "pooled/_noisy_classifiers.py": ("pooled/test_noise.py", "through the aggregator"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
     "pooled/_fitted_trees.py": ("pooled/test_forests.py", "forests of scikit-learn's"),
@@ -291,7 +303,10 @@ TESTED_ELSEWHERE = {
     "tasks/_join.py": ("parties/test_summary.py", "summaries are made and read"),
     "tasks/_rows.py": ("tasks/test_evaluate.py", "rows of some labels are judged"),
     "tasks/_train.py": ("averaging/test_co_learning.py", "nodes train in rounds"),
-    "tuning/_penalised.py": ("tuning/test_linear.py", "linear models are tuned by it"),
+    "asking/_penalised.py": (
+        "asking/test_tuned_linear.py",
+        "linear models are tuned by it",
+    ),
     "steps/_trees.py": (
         "pooled/test_transformer_messages.py",
         "trees are sent in messages",

@@ -80,7 +80,7 @@ class EvaluateMixin:
         ...     X[1::2], y[1::2], sites[1::2]
         ... )
         >>> bool(evaluation.sites["lyon"].auc > 0.9), evaluation.total.support
-        (True, {0: 110.0, 1: 174.0})
+        (True, {0: 110, 1: 174})
         """
         check_is_fitted(self)
         labels = self.classes_.tolist()
@@ -102,7 +102,7 @@ class EvaluateMixin:
         evaluation, history = asked_over_channel(
             self, threshold=threshold, has_own=not self._has_front_of_its_own
         )
-        self.history_ = [*self.history_, *history]
+        self.history_ = self.history_ + history
         self.evaluation_ = evaluation
         return evaluation
 

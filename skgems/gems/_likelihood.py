@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ..asking import ROUGH_TOL, TOL
+from ..compat import say
 from ..local import as_class_weight, cached_call, common_form
 from ..messages import Message
 from ..moments import (
@@ -32,10 +34,8 @@ from ..moments import (
     contradicting_nodes,
     cross_validated_C,
 )
-from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
 from ..tasks import MomentsReply
-from ..tuning import ROUGH_TOL, TOL
 from ._bounded_search import BoundedSearch
 from ._class_weights import agree_on_class_weight
 from ._fit_warnings import warn_of_classes, warn_of_kinds, warn_of_shares_of_classes

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from ..asking import (
+    FineTuned,
     Run,
     check_merges_all,
     trust_table,
@@ -15,14 +16,13 @@ from ..asking import (
     warn_of_many_rows,
 )
 from ..base import BaseAggregator, validated_public_rows, warn_user
+from ..compat import say
 from ..local import Member
 from ..moments import fit_inverse_temperature
 from ..networks import linear_attributes, linear_logits
 from ..parties import Federation, Summary
-from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
 from ..tasks import JoinReply
-from ..tuning import FineTuned
 from ._fit_warnings import warn_of_fit, warn_of_summary
 from ._further import with_objectives
 from ._inference_fit import CountsOfFit

@@ -15,12 +15,11 @@ from ..asking import (
     run_of,
 )
 from ..base import Allows, BaseAggregator, LinearExportMixin, tuning_step
-from ..compat import Interval, StrOptions
+from ..compat import Interval, StrOptions, shown
 from ..disclosure import disclosure_of
-from ..guard import SummarizingMixin
+from ..guard import SummarizingMixin, summary_in_ledger
 from ..parties import Summary
 from ..private import Privacy, raise_needs_more
-from ..progress import shown
 from ._further import Rounds
 from ._inference import InferenceMixin, kept_for_inference
 from ._linear_method import LinearMethod
@@ -584,9 +583,7 @@ default="auto"
             "sample_weight": sample_weight,
         }
         if state is not None or limits is not None:
-            return self._summarize_in_ledger(
-                rows, name=name, state=state, limits=limits
-            )
+            return summary_in_ledger(self, rows, name=name, state=state, limits=limits)
         if space == "auto" and disclosure_of(disclosure) is not None:
             space = False
         return self._summarize(

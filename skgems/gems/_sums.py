@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..compat import say
 from ..local import (
     LEFT_OUT,
     WITHHELD,
@@ -31,7 +32,6 @@ from ..moments import (
     weights_of,
 )
 from ..parties import shown_labels
-from ..progress import say
 from ..tasks import MomentsReply
 from ._penalties import NodePenalty, Penalty
 from ._problem import LinearModels, LinearNode

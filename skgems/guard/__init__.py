@@ -33,13 +33,13 @@ from ._flower_client import client_app
 from ._inspecting import Inspected, inspect
 from ._ledger import RowsChangedError, account_in, read_entries
 from ._ledger_store import (
-    PAUSE,
     LedgerBusyError,
     LedgerCopiedError,
     LedgerDamagedError,
     LedgerError,
     LedgerOlderError,
 )
+from ._noisy_summaries import summary_in_ledger
 from ._replying import ReplyDeclinedError, reply_to
 from ._summarizing import SummarizingMixin
 

@@ -12,7 +12,6 @@ from sklearn.utils import column_or_1d
 
 from ..base import keep_warnings_out_of_report, warn_user
 from ..compat import num_samples
-from ..datasets import as_groups
 from ..disclosure import (
     Disclosure,
     disclosure_of,
@@ -50,6 +49,7 @@ from ..networks import dropped_columns
 from ..parties import (
     RuledTable,
     any_rows_for,
+    as_groups,
     as_mask,
     cells_of,
     check_is_behind_front,
@@ -890,8 +890,8 @@ def _explaining_agreed_bound(
             raise
         raise TooFewRowsError(
             f"Node {member.name!r} has fewer than min_rows={least} rows of "
-            f"each class, {largest} at most. That bound is agreed, and no setting of "
-            "the node changes it. The node cannot take part, unless the server begins "
-            "an exchange with another agreement, and the node's owner accepts that "
-            "with again=True (--again)."
+            "each class. That bound is agreed, and no setting of the node changes it. "
+            "The node cannot take part, unless the server begins an exchange with "
+            "another agreement, and the node's owner accepts that with again=True "
+            "(--again)."
         ) from error

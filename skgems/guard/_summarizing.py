@@ -5,17 +5,15 @@ aggregator says what it would ask. The reply is the `Summary`.
 """
 
 import copy
-import os
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from dataclasses import replace
-from functools import partial
-from typing import NoReturn, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self
 
 import numpy as np
 
+from ..compat import shown
 from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
-from ..messages import TASKS, Agreement, Limits, naming, sealed
+from ..messages import TASKS, naming
 from ..moments import SAMPLE_ROWS
 from ..parties import (
     RowsLike,
@@ -25,13 +23,11 @@ from ..parties import (
     chunked_member_of,
     fitted_without_learning,
     member_of,
-    noisy_summary,
     warn_of_unseen_classes,
     without_small_classes,
 )
-from ..private import PrivateRows
-from ..progress import shown
-from ._replying import reply_to
+from ._given_rows import check_chunks_stand_alone, raise_without_rows
+from ._noisy_summaries import summary_in_ledger, summary_with_noise
 
 
 class SummarizingMixin:
@@ -115,9 +111,7 @@ class SummarizingMixin:
             "sample_weight": sample_weight,
         }
         if state is not None or limits is not None:
-            return self._summarize_in_ledger(
-                rows, name=name, state=state, limits=limits
-            )
+            return summary_in_ledger(self, rows, name=name, state=state, limits=limits)
         return self._summarize(estimator, rows, name, disclosure)
 
     def _summarize(
@@ -145,7 +139,7 @@ class SummarizingMixin:
         method = self._method()
         method.check_one_message()
         if self.privacy is not None:
-            return self._summarize_with_noise(rows, name=name)
+            return summary_with_noise(self, rows, name=name)
         rule = disclosure_of_both(self.disclosure, disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
@@ -156,7 +150,7 @@ class SummarizingMixin:
                 disclosure=rule,
             )
         else:
-            _check_chunks_stand_alone(rows, name=name)
+            check_chunks_stand_alone(rows, name=name)
             member = aggregator._chunked_member(
                 estimator,
                 rows["chunks"],
@@ -175,73 +169,6 @@ class SummarizingMixin:
         reply = TASKS[request.task].replied(member, request.content)
         method.warn_of_summary(member, reply)
         return Summary(reply.as_message(request.task))
-
-    def _summarize_with_noise(
-        self, rows: Mapping[str, object], *, name: str
-    ) -> Summary:
-        """The summary of a node, of which one vector depends on its rows."""
-        check_node(self, None, name)
-        if rows["sample_weight"] is not None:
-            self._method().check_takes_weights()
-        if rows["chunks"] is None:
-            if rows["X"] is None or rows["y"] is None:
-                _raise_without_rows(name)
-            parts = partial(list, [(rows["X"], rows["y"], rows["held_out"])])
-        else:
-            _check_chunks_stand_alone(rows, name=name)
-            parts = rows["chunks"]
-        private_rows = PrivateRows(name=name, parts=parts, groups=rows["groups"])
-        return noisy_summary(
-            private_rows,
-            self._parameter("privacy"),
-            self._agreed_terms.first_message(),
-            table=rows["X"],
-        )
-
-    def _summarize_in_ledger(
-        self,
-        rows: Mapping[str, object],
-        *,
-        name: str,
-        state: str | os.PathLike | MutableMapping | None,
-        limits: Limits | None,
-    ) -> Summary:
-        """The summary with noise, counted and kept as if a server had asked for it."""
-        self._validate_params()
-        self._method().check_one_message()
-        if state is None:
-            raise ValueError(
-                f"Node {name!r}: limits are about what a ledger counts. Pass state too."
-            )
-        if self.privacy is None:
-            raise ValueError(
-                f"Node {name!r}: state is the ledger that counts noise, and this "
-                "aggregator has none. Leave state out, set privacy, or have a server "
-                "ask and answer with reply_to, which keeps all replies."
-            )
-        if rows["chunks"] is not None or rows["sample_weight"] is not None:
-            raise ValueError(
-                f"Node {name!r}: with state, the ledger has to know all rows again. "
-                "Pass X and y in place of chunks, and no sample_weight."
-            )
-        if rows["X"] is None or rows["y"] is None:
-            _raise_without_rows(name)
-        agreement = Agreement.of(self, nodes=[name])
-        # As a server asks, whose request gets the same reply.
-        request = self._agreed_terms.first_message().with_fields(rows_alone=True)
-        reply = reply_to(
-            sealed(request, agreement),
-            None,
-            rows["X"],
-            rows["y"],
-            name=name,
-            held_out=rows["held_out"],
-            groups=rows["groups"],
-            agreement=agreement,
-            state=state,
-            limits=limits,
-        )
-        return Summary(replace(reply, envelope={}))
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
         """Return a copy whose front is fitted, if that has to learn nothing."""
@@ -263,7 +190,7 @@ class SummarizingMixin:
     ) -> Member:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
-            _raise_without_rows(name)
+            raise_without_rows(name)
         return member_of(
             self,
             estimator,
@@ -327,29 +254,4 @@ class SummarizingMixin:
             ),
             dropped=dropped,
             disclosure=disclosure,
-        )
-
-
-def _raise_without_rows(name: str) -> NoReturn:
-    raise ValueError(
-        f"Node {name!r}: pass X and y, or chunks=, a function that returns them chunk "
-        "by chunk."
-    )
-
-
-def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
-    """Raise ValueError where a node gives rows beside its chunks."""
-    names = [
-        key for key in ("X", "y", "held_out", "sample_weight") if rows[key] is not None
-    ]
-    if names:
-        raise ValueError(
-            f"Node {name!r}: with chunks=, X, y, held_out and sample_weight come from "
-            f"chunks(), but {names} were passed too. Leave these out, or leave chunks "
-            "out."
-        )
-    if rows["groups"] is not None:
-        raise ValueError(
-            f"Node {name!r}: groups= needs all rows at once, and chunks= gives them "
-            "one after the other. Pass X and y, or leave groups out."
         )

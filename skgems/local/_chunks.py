@@ -20,6 +20,7 @@ from ..moments import (
     ClassMoments,
     block_bytes,
     class_moments,
+    drawn_noise,
     inverse_deviations,
     large_classes,
     median_of_rows,
@@ -706,7 +707,8 @@ class _Watched:
         for place, group in enumerate(sums.groups.tolist()):
             name = SHARED if group == SHARED else int(codes[group])
             units = self.code_columns.units(name)
-            scatter[place] = with_noise(scatter[place], units, rng)
+            noise = drawn_noise(len(units), rng)
+            scatter[place] = with_noise(scatter[place], units, noise)
         return replace(sums, scatter=scatter)
 
 

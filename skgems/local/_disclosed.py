@@ -4,7 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -154,7 +154,8 @@ class TellableRows:
     parts: np.ndarray | None  # (n_rows,), clusters that are told of
     withholds: bool = False  # whether the rule changes a sum
     is_shared: bool = False  # whether all classes share one scatter
-    seed: Callable[[], int] | None = None  # returns one that follows from the rows
+    # Whether the same rows are summed behind other fronts, too.
+    is_beside_others: bool = False
 
     @property
     def has_own(self) -> np.ndarray | None:
@@ -169,7 +170,7 @@ class TellableRows:
         if self.told is None:
             return None
         block = None if self.told.is_in_block.all() else self.told.is_in_block
-        return ToldSums(block=block, seed=self.seed)
+        return ToldSums(block=block, has_classes_beside=self.is_beside_others)
 
     @property
     def withholds_columns(self) -> bool:
@@ -257,7 +258,7 @@ def tellable_rows(
         parts=parts,
         withholds=are_replaced or _tells_less(told, is_by_class=kind != "shared"),
         is_shared=kind != "diagonal" and not is_by_class,
-        seed=partial(seed_of, X, codes),
+        is_beside_others=member.is_beside_others,
     )
 
 

@@ -230,10 +230,11 @@ class Member:
     def _raise_too_few(
         self, small_classes: Mapping, *, min_rows: int, role: str
     ) -> NoReturn:
+        # Channels tell the server this text, so that it has no sizes of small classes.
         raise TooFewRowsError(
-            f"Node {self.name!r} has fewer than min_rows={min_rows} rows of the "
-            f"classes {small_classes}, and no other rows for {role}. Pass a "
-            "Disclosure with a smaller min_rows if these rows may be known."
+            f"Node {self.name!r} has fewer than min_rows={min_rows} rows of each of "
+            f"the classes {list(small_classes)[:10]}, and no other rows for {role}. "
+            "Pass a Disclosure with a smaller min_rows if these rows may be known."
         )
 
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:

@@ -145,10 +145,8 @@ def sentences_of_fields(
             figures = field.figures(content[name], table, reply)
             yield path_of_field, Sentences(meaning=field.says, figures=figures)
         elif isinstance(field, Each):
-            for inner_name, inner_field in field.fields.items():
-                if inner_field.says and content[name]:  # alike in all of the tables
-                    inner_path = f"{path_of_field}.{inner_name}"
-                    yield inner_path, Sentences(meaning=inner_field.says)
+            if content[name]:
+                yield from _sentences_of_each(field, path=path_of_field)
         elif isinstance(field, Table):
             yield from sentences_of_fields(
                 field.fields,
@@ -156,6 +154,13 @@ def sentences_of_fields(
                 path=path if field.inline else path_of_field,
                 reply=reply,
             )
+
+
+def _sentences_of_each(field: Each, *, path: str) -> Iterator[tuple[str, Sentences]]:
+    """Yield paths and sentences of fields that are alike in numbered tables."""
+    for name, field_of_table in field.fields.items():
+        if field_of_table.says:
+            yield f"{path}.{name}", Sentences(meaning=field_of_table.says)
 
 
 def asks(request: Message) -> dict[str, str]:

@@ -34,7 +34,7 @@ from ._clusters import (
     cluster_classes,
     inverse_deviations,
 )
-from ._codes import with_noise
+from ._codes import drawn_noise, with_noise
 from ._cross_validation import cross_validated_C
 from ._descent import Descent
 from ._effective_rows import EffectiveRows

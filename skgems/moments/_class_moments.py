@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from ..disclosure import indicator
-from ._codes import code_units, with_noise
+from ._codes import code_units, noise_of_rows, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
@@ -522,7 +522,9 @@ class ToldSums:
     """How products are told under a rule of disclosure."""
 
     block: np.ndarray | None  # of the shared scatter, see `ClassMoments`
-    seed: Callable[[], int]  # returns that of noise on products of codes
+    # Whether classes may tell products by themselves beside what they share: noise of
+    # these products then is the sum of that of all classes.
+    has_classes_beside: bool = False
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
@@ -614,7 +616,7 @@ def class_moments(
     )
     if told is not None and not moments.is_diagonal:
         moments = _told_products(
-            moments, told, X, group_of_row=group_of_part[part_of_row]
+            moments, told, X, codes, group_of_row=group_of_part[part_of_row]
         )
     if kind != "roots":
         return moments
@@ -628,21 +630,25 @@ def class_moments(
 
 
 def _told_products(
-    moments: ClassMoments, told: ToldSums, X: Rows, *, group_of_row: np.ndarray
+    moments: ClassMoments,
+    told: ToldSums,
+    X: Rows,
+    codes: np.ndarray,
+    *,
+    group_of_row: np.ndarray,
 ) -> ClassMoments:
     """Return moments whose products of codes have noise, and those of a block alone."""
-    units = [
-        code_units(X, np.flatnonzero(group_of_row == g))
-        for g in range(len(moments.scatter))
-    ]
-    # The seed is a hash of all rows, which takes as long as some of their sums.
-    if any(np.count_nonzero(units_of_group) > 1 for units_of_group in units):
-        rng = np.random.default_rng(told.seed())
-        noisy = [
-            with_noise(scatter, units_of_group, rng)
-            for scatter, units_of_group in zip(moments.scatter, units, strict=True)
-        ]
-        moments = replace(moments, scatter=np.stack(noisy))
+    scatter = moments.scatter.copy()
+    for g in range(len(scatter)):
+        rows = np.flatnonzero(group_of_row == g)
+        units = code_units(X, rows)
+        if np.count_nonzero(units) < 2:
+            continue
+        groups = [rows]
+        if told.has_classes_beside:
+            groups = [rows[codes[rows] == c] for c in np.unique(codes[rows])]
+        scatter[g] = with_noise(scatter[g], units, noise_of_rows(X, units, groups))
+    moments = replace(moments, scatter=scatter)
     if told.block is None or SHARED not in moments.groups:
         return moments
     return moments.keep_products_of(told.block)

@@ -16,7 +16,7 @@ from ..private import Privacy
 from ..steps import Columns, Front
 from ._chosen_classifier import NAMES, classifier_named
 from ._decisions import PooledDecisionsMixin
-from ._noise import NoisyPooledMethod
+from ._noisy_classifiers import NoisyPooledMethod
 from ._pooled_fit import PooledMethod
 from ._sent_models import content_of_classifier, of_all_columns
 from ._summarizing import PooledSummariesMixin

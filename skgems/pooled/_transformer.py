@@ -11,11 +11,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..asking import fit_front
 from ..base import Records
-from ..compat import HasMethods, StrOptions, fit_context
+from ..compat import HasMethods, StrOptions, fit_context, say, shown
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..messages import Message
 from ..parties import as_mask
-from ..progress import say, shown
 from ..steps import Front, as_rows, check_takes_any_columns, check_tree
 from ._front_messages import (
     fitted_elsewhere,

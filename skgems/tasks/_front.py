@@ -80,10 +80,9 @@ def front(member: Member, request: FrontRequest) -> FrontReply:
     X = learning_columns(member)
     if X.shape[0] < member.min_rows:
         raise TooFewRowsError(
-            f"Node {member.name!r} has {X.shape[0]} rows, fewer than "
-            f"min_rows={member.min_rows}, so it sends no statistics of their "
-            "columns. Pass a Disclosure with a smaller min_rows if these rows may be "
-            "known."
+            f"Node {member.name!r} has fewer than min_rows={member.min_rows} rows, so "
+            "it sends no statistics of their columns. Pass a Disclosure with a smaller "
+            "min_rows if these rows may be known."
         )
     content = opened_front(request.front).tell(
         X,

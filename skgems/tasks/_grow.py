@@ -19,7 +19,6 @@ from ..messages import (
     Flag,
     Place,
     Task,
-    counting,
 )
 from ..trees import (
     N_BINS,
@@ -42,7 +41,7 @@ from ._shared import DisclosedReply
 
 
 def _bytes_in_words(content: Mapping, reply: Mapping) -> str:
-    return f"Here they take {counting(len(content['counts']), 'byte')}."
+    return f"Here they take {len(content['counts']):,} bytes."
 
 
 # ---- fields ------------------------------------------------------------------------

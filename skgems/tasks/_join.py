@@ -7,6 +7,7 @@ of other nodes.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+from ..compat import tracked
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import (
     MOST_TEXT,
@@ -26,7 +27,6 @@ from ..messages import (
     fields_of_disclosure,
     sentences_of_fields,
 )
-from ..progress import tracked
 from ._counts import CountsReply, counts
 from ._describe import DescribeReply, describe
 from ._shared import MODEL_REVEALS, DisclosedReply

@@ -34,7 +34,7 @@ from ..networks import LayersBelow
 from ._forests import check_features
 from ._judge import FittedModel, model_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
-from ._rows import layer_outputs, rows_of_large_classes
+from ._rows import inputs_to_judge_by, rows_of_large_classes
 from ._shared import DisclosedReply, whole_numbers
 
 # What is told of the aggregate and of the node's own model.
@@ -156,7 +156,7 @@ def metrics(member: Member, request: MetricsRequest) -> MetricsReply:
         "units": member.units("judging")[rows],
         "steps": _steps(member, X, codes, request),
     }
-    Z = layer_outputs(request.hidden, X)
+    Z = inputs_to_judge_by(member, request.hidden, rows)
     logits = model_logits(Z, model).astype(np.float64)
     told = told_of_model(logits, logits.argmax(axis=1), codes, **judging)
     own = None

@@ -26,6 +26,19 @@ def layer_inputs(member: Member, role: str, hidden: LayersBelow | None) -> Rows:
     return without_rare_values(member, hidden.outputs(X), role)
 
 
+def inputs_to_judge_by(
+    member: Member, hidden: LayersBelow | None, rows: np.ndarray
+) -> Rows:
+    """Return what enters a model that some of the judging rows judge.
+
+    Values that few rows of a class have are replaced under a rule, of rows that are
+    held out, too. Areas under curves are told so exactly that they would show them.
+    """
+    X, _ = member.rows("judging")
+    outputs = layer_outputs(hidden, X)
+    return without_rare_values(member, outputs, "judging")[rows]
+
+
 def rows_of_labels(
     member: Member, role: str, labels: Sequence
 ) -> tuple[Rows, np.ndarray, np.ndarray]:

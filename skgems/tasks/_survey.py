@@ -131,9 +131,9 @@ def survey(member: Member, request: Request) -> SurveyReply:
     n_rows = member.X.shape[0]
     if n_rows < member.min_rows:
         raise TooFewRowsError(
-            f"Node {member.name!r} has {n_rows} rows, fewer than "
-            f"min_rows={member.min_rows}, so it tells nothing about its columns. Pass "
-            "a Disclosure with a smaller min_rows if these rows may be known."
+            f"Node {member.name!r} has fewer than min_rows={member.min_rows} rows, so "
+            "it tells nothing about its columns. Pass a Disclosure with a smaller "
+            "min_rows if these rows may be known."
         )
     weights = member.weights
     if member.disclosure is not None:

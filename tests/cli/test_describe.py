@@ -100,7 +100,7 @@ def test_a_file_is_replaced_only_on_purpose(work, capsys):
                 "--disclosure",
                 "min_rows=61",
             ],
-            "has 60 rows, fewer than min_rows=61",
+            "has fewer than min_rows=61 rows",
         ),
     ],
 )

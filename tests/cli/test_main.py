@@ -84,7 +84,7 @@ pandas = pytest.importorskip("pandas")
                 "--disclosure",
                 "min_rows=21",
             ),
-            "min_rows=21 rows of the classes {'NA': 20, 'flu': 20, 'well': 20}",
+            "min_rows=21 rows of each of the classes ['NA', 'flu', 'well']",
         ),
         (
             answer_arguments(
@@ -154,6 +154,7 @@ def test_a_summary_needs_no_request_to_be_inspected(reply_of_lyon):
         ),
         ("inspect", ["FILE", "--json"]),
         ("combine", ["FOLDER", "--out", "--leave-out", "--public-keys"]),
+        ("evaluate", ["FOLDER", "--out", "--threshold", "--public-keys"]),
         ("inference", ["FOLDER", "--out", "--reference", "--site-intercepts"]),
         ("start", ["FOLDER", "--method", "--nodes", "--set"]),
         ("keys", ["PATH"]),

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from skgems import Disclosure, GEMSLogisticAggregator
+from skgems import Disclosure, GEMSLogisticAggregator, Privacy
 from skgems.spaces import Ellipsoid, Gram
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
@@ -58,6 +58,19 @@ def fit_weighted(rows=OVERLAPPING, **parameters):
     aggregate = gems(linears(rows), intersection="likelihood", **parameters)
     aggregate.fit(rows.X, rows.y, nodes=rows.nodes, sample_weight=weights)
     return aggregate, rows.X_test
+
+
+def fit_with_noise(rows=OVERLAPPING):
+    """Noise of a seed, on sums of rows within bounds."""
+    n_columns = rows.X.shape[1]
+    privacy = Privacy(
+        classes=np.unique(rows.y).tolist(),
+        low=[0.0] * n_columns,
+        high=[1.0] * n_columns,
+        epsilon=8.0,
+    )
+    aggregate = GEMSLogisticAggregator(privacy=privacy, random_state=0)
+    return aggregate.fit(rows.X, rows.y, nodes=rows.nodes), rows.X_test
 
 
 def fit_beside_a_liar(rows=HOMOGENEOUS, **parameters):
@@ -246,6 +259,7 @@ def bound(epsilons, intersections=INTERSECTIONS):
 
 CASES = {
     "default": lambda: fit(n_directions=500, on_empty="warn"),
+    "noise": fit_with_noise,
     "warns of an empty intersection": lambda: fit(
         epsilon=TIGHT["accuracy"], on_empty="warn"
     ),

@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skgems import PooledAggregator
+from skgems import PooledAggregator, Privacy
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
 BINARY, ONE_CLASS = digits("binary"), digits("one class")
@@ -65,6 +65,19 @@ def fit_beside_a_liar(pooled, rows=HOMOGENEOUS):
     aggregate.fit(rows.X, labels, nodes=rows.nodes)
     fitted, X_test, attributes = exported(aggregate, rows.X_test)
     return fitted, X_test, {**attributes, "trust": aggregate.trust_}
+
+
+def fit_with_noise(pooled, rows=OVERLAPPING):
+    """Noise of a seed, on sums of rows within bounds."""
+    n_columns = rows.X.shape[1]
+    privacy = Privacy(
+        classes=np.unique(rows.y).tolist(),
+        low=[0.0] * n_columns,
+        high=[1.0] * n_columns,
+        epsilon=8.0,
+    )
+    aggregate = PooledAggregator(pooled=pooled, privacy=privacy, random_state=0)
+    return aggregate.fit(rows.X, rows.y, nodes=rows.nodes), rows.X_test
 
 
 def fit_sparse(pooled, rows=OVERLAPPING):
@@ -241,6 +254,8 @@ CASES = {
     "aside of the nodes' classifiers": lambda: fit_members(
         LogisticRegression(max_iter=1), pooled=GaussianNB()
     ),
+    "noise lda": lambda: fit_with_noise(LDA()),
+    "noise ridge": lambda: fit_with_noise(RidgeClassifier()),
     # Behind a front.
     "front scaler": lambda: fit(LDA(), front=StandardScaler()),
     "front pipeline": lambda: fit(

@@ -194,6 +194,29 @@ def table_with_rare_code(seed: int) -> Table:
     return Table(name="rare code", X=X, y=y)
 
 
+def test_products_of_codes_have_one_noise_behind_all_fronts_of_combine():
+    """Of noise that each front draws anew, the mean of all would be the product."""
+    rng = np.random.default_rng(0)
+    y = np.array(["ill", "well"])[rng.integers(0, 2, 1200)]
+    X = rng.standard_normal((1200, 6))
+    X[:, 0] += 2.0 * (y == "well")
+    X[:, 3:] = rng.random((1200, 3)) < 0.2
+    table = Table(name="codes", X=X, y=y)
+    told = told_in_combine(table, disclosure=DEFAULT_RULE, budget="fast")
+    halves = next(t for t in told if t.request.task == "halves")
+    sums_by_table = []
+    for pair in halves.reply.content["joins"].values():
+        groups = sums_in_message(pair["first"])
+        # Classes that tell products by themselves have the same sum as all together.
+        products = sum(g.product[g.n_parts :, g.n_parts :][3:6, 3:6] for g in groups)
+        sums_by_table.append(products)
+    assert len(sums_by_table) >= 4
+    a_row = 1.0 / X[:, 3].var()  # what one row adds to products of scaled codes
+    for products in sums_by_table[1:]:
+        difference = np.abs(products - sums_by_table[0])
+        assert difference[~np.eye(3, dtype=bool)].max() < 0.1 * a_row
+
+
 def rows_between_halves_and_all(seed: int, rule: object) -> int:
     """How many rows follow from all sums less those of a half."""
     table = table_with_rare_code(seed)

@@ -96,7 +96,9 @@ def test_replies_that_cannot_be_true_are_refused(path, fields, match):
 
 
 def test_a_node_of_few_rows_tells_nothing():
-    with pytest.raises(TooFewRowsError, match="'lyon' has 9 rows, fewer than"):
+    with pytest.raises(
+        TooFewRowsError, match="'lyon' has fewer than min_rows=10 rows, so"
+    ):
         survey(X[:9], name="lyon")
 
 
