@@ -23,6 +23,7 @@ from ..asking import (
     ROUGH_TOL,
     TOL,
     SameRowsWarning,
+    common_form,
     warn_of_many_classes,
     warn_of_other_shares,
     warn_of_shared_matrices,
@@ -30,7 +31,7 @@ from ..asking import (
 )
 from ..base import warn_user
 from ..compat import say
-from ..local import as_class_weight, cached_call, common_form
+from ..local import as_class_weight, cached_call
 from ..messages import Message
 from ..moments import (
     ClassMoments,

@@ -11,6 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ..asking import (
     Run,
+    common_form,
     reason_of_trust,
     trust_table,
     warn_of_contradictions,
@@ -18,7 +19,7 @@ from ..asking import (
     warn_of_trust,
 )
 from ..base import Allows, BaseAggregator, warn_user
-from ..local import Member, common_form, has_steps
+from ..local import Member, has_steps
 from ..messages import Reply
 from ..moments import (
     PooledForm,
