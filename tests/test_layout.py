@@ -127,6 +127,10 @@ TESTED_ELSEWHERE = {
         "asking/test_update_forget.py",
         "replies that are looked up again",
     ),
+    "asking/_report_doubts.py": (
+        "asking/test_report_words.py",
+        "reasons for doubt at their bounds",
+    ),
     "asking/_report_tables.py": (
         "asking/test_report_words.py",
         "tables of reports in lines and as pages",
