@@ -213,6 +213,8 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "robust": (LINEAR, PooledAggregator),
         "threshold": (LINEAR.evaluate,),
+        "epsilon": (Privacy,),
+        "privacy": (LINEAR, PooledAggregator),
     },
     "guard": {
         "again": (reply_to,),
@@ -296,8 +298,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "max_features": (ExtraTreesClassifier,),
         "min_impurity_decrease": (ExtraTreesClassifier,),
         "nodes": (PooledAggregator.fit,),
-        "epsilon": (Privacy,),
-        "privacy": (LINEAR, PooledAggregator),
         "pooled": (PooledAggregator,),
         "robust": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
@@ -364,7 +364,7 @@ NO_PARAMETERS = {
     ("networks", "dim"): "of torch.softmax, in a value of predict_nonlinearity",
     ("networks", "predict_nonlinearity"): "of nets of skorch, which is a function",
     ("tasks", "model"): "a field of a request",
-    ("pooled", "privacy__epsilon"): "of the Privacy that privacy holds",
+    ("asking", "privacy__epsilon"): "of the Privacy that privacy holds",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
 # Values that are no literals.
