@@ -347,6 +347,11 @@ OF_EXTRAS = {
 NO_PARAMETERS = {
     ("_cli", "NAME"): "stands for any parameter, in the usage of --set",
     ("_cli", "charset"): "of the page that a report is written to",
+    ("_cli", "content"): "of the page that a report is written to",
+    ("_cli", "lang"): "of the page that a report is written to",
+    ("_cli", "name"): "of the page that a report is written to",
+    ("asking", "file"): "of a function of skops, in a model card",
+    ("asking", "trusted"): "of a function of skops, in a model card",
     ("base", "class"): "of an element of the page that a notebook shows",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("_cli", "pooled__max_depth"): "of the trees that pooled names",

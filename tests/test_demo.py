@@ -26,14 +26,21 @@ def tables(tmp_path, monkeypatch, capsys):
             n_splits=n_splits, n_repeats=1, random_state=random_state
         ),
     )
-    tables = runpy.run_path(str(EXAMPLE))["tables"]
+    shown = runpy.run_path(str(EXAMPLE))
+    tables = shown["tables"]
     printed = capsys.readouterr().out
+    assert f"with noise, epsilon 1   {shown['accuracy_with_noise']:.3f}" in printed
+    assert 0.85 < shown["accuracy_with_noise"] < 0.985  # noise costs some points
     assert picture.stat().st_size > 10_000
     for table in tables.values():
         for row, score in table.items():
             assert row in printed
             assert f"{score:.3f}" in printed
-    assert "What to try next" in printed
+    # The last lines are the report, with its doubts at the end.
+    report = printed.partition("What to try next")[2].partition("\n\n")[2]
+    assert report.startswith("GEMSLogisticAggregator\n")
+    assert "sensitivity" in report
+    assert "Doubt: " in report[-500:]
     assert printed.count("better than chance") == 3  # for each island
     return tables
 

@@ -363,6 +363,14 @@ def _add_combine(commands) -> None:
         ),
     )
     add(
+        "--card",
+        metavar="FILE",
+        help=(
+            "ask the nodes how good the model is, as --report does, and write a model "
+            "card to this file in Markdown, with parts for you to fill in"
+        ),
+    )
+    add(
         "--method",
         choices=["auto", *sorted(METHOD_WORDS)],
         help=(
@@ -418,7 +426,7 @@ def _add_evaluate(commands) -> None:
     )
     # Of skgems combine, which reads the same folders.
     parser.set_defaults(
-        method=None, front=None, leave_out=[], report=None, parameters=[]
+        method=None, front=None, leave_out=[], report=None, card=None, parameters=[]
     )
     parser.add_argument("folder", metavar="FOLDER", help="the folder of skgems start")
     parser.add_argument(
@@ -442,7 +450,7 @@ def _add_inference(commands) -> None:
         "must be asked, it writes the requests and ends with code 3.",
     )
     # Of skgems combine, which reads the same folders.
-    parser.set_defaults(method=None, front=None, leave_out=[], report=None)
+    parser.set_defaults(method=None, front=None, leave_out=[], report=None, card=None)
     add = parser.add_argument
     add(
         "folder",

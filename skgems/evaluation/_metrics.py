@@ -55,6 +55,11 @@ _MEANINGS = {
     "calibration_intercept": "Calibration in the large. It is 0 for a calibrated model "
     "and above 0 where too few positive rows are expected.",
 }
+# Points of a calibration curve: deciles, as is usual.
+_MOST_POINTS = 10
+# Rows of a point, in units of what counts are rounded to: a share of two or three such
+# units is mostly rounding.
+_STEPS_OF_POINT = 5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -305,6 +310,29 @@ class Evaluation(ResultMixin):
             ),
             *doubts_about_calibration(names, columns["calibration_slope"]),
         )
+
+    def n_points(self, node=None) -> int:
+        """Return how many points a calibration curve may have, ten at most.
+
+        Under a rule, numbers of rows are multiples of ``min_rows``, so that a share of
+        few rows is rounding. A point has at least five times as many rows.
+
+        Parameters
+        ----------
+        node : str, default=None
+            Name of the node; None stands for all nodes together.
+
+        Returns
+        -------
+        n_points : int
+            It is 0 or 1 where there are too few rows for a curve.
+        """
+        site = self.total if node is None else self.sites[node]
+        bounds = self.min_rows if node is None else {node: self.min_rows.get(node, 1)}
+        step = max(bounds.values(), default=1)
+        if step == 1:
+            return _MOST_POINTS
+        return min(_MOST_POINTS, int(site.n_rows // (_STEPS_OF_POINT * step)))
 
     @property
     def _columns_of_sites(self) -> dict[str, list]:

@@ -122,11 +122,9 @@ from ._tasks import (
 from ._terms import TERMS, Terms
 from ._told_numbers import ToldNumbers, told_in_words, told_numbers
 from ._words import (
-    WIDTH,
     counting,
     labels_and_counts,
     labels_of_features,
     listed,
-    printable,
     rows_in_words,
 )

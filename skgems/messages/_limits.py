@@ -183,11 +183,13 @@ class Limits(ResultMixin):
     front_numbers: int = _limit(
         100_000_000, "numbers that steps hold at once", of_rows=True
     )
-    most_epsilon: float = 1.0
+    most_epsilon: float = field(
+        default=1.0, metadata={"unit": "epsilon of all replies with noise"}
+    )
 
     def _page(self) -> Page:
         rows = [
-            [limit.name, getattr(self, limit.name), limit.metadata["unit"]]
+            [limit.name, getattr(self, limit.name), limit.metadata.get("unit", "")]
             for limit in fields(self)
         ]
         limits = Table(heads=["limit", "at most", "of"], rows=rows)

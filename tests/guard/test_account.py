@@ -128,7 +128,7 @@ def test_beyond_the_limit_of_the_owner_it_is_said_what_is_left(state):
     left = np.floor(100 * Spent([ONE]).epsilon_left(1.2)) / 100
     text = str(caught.value)
     assert "has spent epsilon 1.00 of 1.20 at delta 1e-5, by 1 exchange" in text
-    assert f"One more reply may have epsilon {left:.2f}" in text
+    assert f"is left for one more reply is epsilon {left:.2f}" in text
     # What is advised helps.
     assert "--limit most_epsilon=1.47" in text
     ask_on_other_terms(state, limits=Limits(most_epsilon=1.47))
@@ -138,6 +138,11 @@ def test_an_epsilon_above_the_limit_is_refused_before_rows_are_read(state):
     with pytest.raises(NoiseSpentError, match=r"has spent epsilon 0.00 of 0.50"):
         ask(state, limits=Limits(most_epsilon=0.5))
     assert log_of(state) == []
+
+
+def test_the_limit_that_is_advised_has_no_more_digits_than_needed(state):
+    with pytest.raises(NoiseSpentError, match=r"most_epsilon=1\.0\), or"):
+        ask(state, limits=Limits(most_epsilon=0.5))
 
 
 def test_a_request_that_fails_spends_nothing(state, monkeypatch):
@@ -256,6 +261,14 @@ def test_a_server_that_asks_for_a_summary_gets_the_one_that_was_made(state):
     assert Summary(reply).n_bytes == summary.n_bytes
     assert replace(reply, envelope={}).to_bytes() == summary.message.to_bytes()
     assert_allclose(account_in(state).spent.epsilon, 1.0)
+
+
+def test_nearly_the_same_rows_get_no_summary_after_a_reply_without_noise(state):
+    agreement, join = begin_exchange()
+    answer(join, state, agreement=agreement)
+    for rows, y in ((X, Y), (X[1:], Y[1:])):
+        with pytest.raises(NoiseSpentError, match="were told of without noise"):
+            summary_with_noise(state, rows, y)
 
 
 def test_rows_of_one_person_are_one_charge(state):
