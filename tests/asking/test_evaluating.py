@@ -24,6 +24,7 @@ from skgems import (
     ModelAveragingAggregator,
     PooledAggregator,
 )
+from skgems.asking import NodesDisagreeWarning
 from skgems.guard import Agreement
 
 METRICS = ("auc", "sensitivity", "specificity", "ppv", "npv", "accuracy")
@@ -278,7 +279,9 @@ def test_a_report_has_what_nodes_told_and_doubts_it():
     # The labels of one hospital are the wrong way round, so the aggregate fails there.
     y_told = np.where(nodes == "paris", 1 - y, y)
     channel = judging_nodes(X, y_told, nodes, classifiers=models)
-    agg = PooledAggregator(channel, pooled=LinearDiscriminantAnalysis()).fit()
+    agg = PooledAggregator(channel, pooled=LinearDiscriminantAnalysis())
+    with pytest.warns(NodesDisagreeWarning):
+        agg.fit()
     assert agg.report().evaluation is None
     told = agg.evaluate()
     report = agg.report()
