@@ -700,4 +700,5 @@ default="auto"
             of `fit`.
         """
         vars(self).update(self._method().tuned_attributes(self, X, y, groups=groups))
+        vars(self).pop("evaluation_", None)  # it was of the model before
         return self
