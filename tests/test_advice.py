@@ -309,6 +309,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "classes": (Privacy,),
         "high": (Privacy,),
         "low": (Privacy,),
+        "moments": (LINEAR,),
         "privacy": (LINEAR, PooledAggregator),
     },
     "spaces": {
