@@ -102,7 +102,7 @@ test-anywhere: $(call ready,test)
 	$(ANYWHERE) $(SWITCHES) -- -m pytest -q -n $(WORKERS) $(ARGS)
 
 # What depended on rounding once, and every method once.
-FRAGILE := tests/gems/test_empty.py tests/guard/test_inspecting.py tests/moments tests/spaces tests/tuning \
+FRAGILE := tests/gems/test_empty.py tests/guard/test_inspecting.py tests/moments tests/spaces tests/asking/test_tuned_*.py \
 	docs/user_guide/gems.rst docs/user_guide/gems_mlp.rst
 KERNELS := OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES=X86_V3
 test-kernels: $(call ready,test)

@@ -43,10 +43,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
-from skgems.candidates._candidates import candidates
-from skgems.candidates._combine import _columns_to_prepare
 from skgems.choice import Choice
 from skgems.datasets import partition_dirichlet
+from skgems.ensembles._candidates import candidates
+from skgems.ensembles._combine import _columns_to_prepare
 from skgems.parties import owners_of
 from skgems.steps import auto_front
 

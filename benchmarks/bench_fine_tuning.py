@@ -38,8 +38,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSMLPAggregator, PFNMAggregator
+from skgems.asking import fine_tune_network
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.tuning import fine_tune_network
 
 FEW = (2, 4, 8, 20)
 MANY = (100, 1000)

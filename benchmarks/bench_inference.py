@@ -47,7 +47,7 @@ from sklearn.dummy import DummyClassifier
 
 from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.datasets import load_penguins
-from skgems.inference import Inference
+from skgems.evaluation import Inference
 from skgems.local import Member, ruled
 from skgems.messages import TASKS
 

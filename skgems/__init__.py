@@ -5,10 +5,14 @@ __version__ = "0.1.0.dev0"  # before the imports, which use it
 from . import tasks as _tasks  # noqa: F401 puts what nodes can be asked into a table
 from .averaging import ModelAveragingAggregator
 from .base import show_versions
-from .candidates import combine
 from .channels import Exchange
 from .disclosure import Disclosure
-from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
+from .ensembles import (
+    DistillationAggregator,
+    EnsembleAggregator,
+    combine,
+    merge_forests,
+)
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .guard import answer
 from .pfnm import PFNMAggregator

@@ -168,11 +168,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "n_features": (HashingVectorizer, FeatureHasher),
         "nodes": (combine,),
     },
-    "candidates": {
-        "disclosure": (combine,),
-        "front": (combine,),
-        "n_features": (HashingVectorizer, FeatureHasher),
-    },
     "choice": {"min_rows": (Disclosure,), "scoring": (combine,)},
     "disclosure": {
         "cell": (Disclosure,),
@@ -190,6 +185,9 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "ensembles": {
         "student": (DistillationAggregator,),
         "combine": (EnsembleAggregator,),
+        "disclosure": (combine,),
+        "front": (combine,),
+        "n_features": (HashingVectorizer, FeatureHasher),
     },
     "channels": {
         "nodes": (Exchange,),
@@ -219,12 +217,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "guard": {
         "again": (reply_to,),
         "agreement": (reply_to,),
-        "chunks": (
-            LINEAR.summarize,
-            ModelAveragingAggregator.summarize,
-            PFNMAggregator.summarize,
-            PooledAggregator.summarize,
-        ),
         "disclosure": (reply_to, LINEAR.summarize, Agreement),
         "epsilon": (LINEAR,),
         "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
@@ -233,8 +225,14 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "min_rows": (Disclosure,),
         "most_epsilon": (Limits,),
         "radii": (reply_to,),
-        "space": (LINEAR.summarize,),
         "request": (guard.inspect,),
+        "chunks": (
+            LINEAR.summarize,
+            ModelAveragingAggregator.summarize,
+            PFNMAggregator.summarize,
+            PooledAggregator.summarize,
+        ),
+        "space": (LINEAR.summarize,),
     },
     "gems": {
         "C": (LINEAR, LogisticRegression, LinearSVC),
@@ -350,6 +348,11 @@ OF_EXTRAS = {
 NO_PARAMETERS = {
     ("_cli", "NAME"): "stands for any parameter, in the usage of --set",
     ("_cli", "charset"): "of the page that a report is written to",
+    ("_cli", "content"): "of the page that a report is written to",
+    ("_cli", "lang"): "of the page that a report is written to",
+    ("_cli", "name"): "of the page that a report is written to",
+    ("asking", "file"): "of a function of skops, in a model card",
+    ("asking", "trusted"): "of a function of skops, in a model card",
     ("base", "class"): "of an element of the page that a notebook shows",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("_cli", "pooled__max_depth"): "of the trees that pooled names",

@@ -26,8 +26,11 @@ def tables(tmp_path, monkeypatch, capsys):
             n_splits=n_splits, n_repeats=1, random_state=random_state
         ),
     )
-    tables = runpy.run_path(str(EXAMPLE))["tables"]
+    shown = runpy.run_path(str(EXAMPLE))
+    tables = shown["tables"]
     printed = capsys.readouterr().out
+    assert f"with noise, epsilon 1   {shown['accuracy_with_noise']:.3f}" in printed
+    assert 0.85 < shown["accuracy_with_noise"] < 0.985  # noise costs some points
     assert picture.stat().st_size > 10_000
     for table in tables.values():
         for row, score in table.items():

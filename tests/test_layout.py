@@ -38,7 +38,7 @@ TESTED_ELSEWHERE = {
     "base/_aggregator.py": ("test_common.py", "all aggregators have it in common"),
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "base/_validation.py": ("test_errors.py", "rows that are refused"),
-    "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),
+    "ensembles/_candidates.py": ("ensembles/test_combine.py", "combine tries them"),
     "channels/_folder.py": (
         "channels/test_exchange.py",
         "an exchange keeps its folder",
@@ -126,6 +126,10 @@ TESTED_ELSEWHERE = {
     "parties/_record.py": (
         "asking/test_update_forget.py",
         "replies that are looked up again",
+    ),
+    "asking/_report_tables.py": (
+        "asking/test_report_words.py",
+        "tables of reports in lines and as pages",
     ),
     "asking/_region.py": ("gems/test_regions.py", "one summary of several nodes"),
     "guard/_replying.py": (
@@ -272,11 +276,23 @@ TESTED_ELSEWHERE = {
     "steps/_kind.py": ("steps/test_kinds.py", "what each kind declares"),
     "steps/_sizes.py": ("local/test_costs.py", "costs go by sizes"),
     "steps/_statistics.py": ("pooled/test_transformer.py", "what steps are made of"),
+    "tasks/_classifier_fields.py": ("tasks/test_moments.py", "a part of the reply"),
+    "tasks/_column_fields.py": ("pooled/test_transformer_messages.py", "they are told"),
+    "tasks/_forests.py": ("tasks/test_grow.py", "trees that grow come in requests"),
+    "tasks/_judged_sums.py": ("tasks/test_evaluate.py", "a part of the reply"),
+    "tasks/_members_of_halves.py": ("tasks/test_halves.py", "they answer for halves"),
+    "tasks/_moments_fields.py": ("tasks/test_moments.py", "request and reply"),
+    "tasks/_space_fields.py": ("tasks/test_space.py", "request and reply"),
+    "tasks/_sums_beside_others.py": ("tasks/test_halves.py", "halves for many methods"),
+    "tasks/_surveyed_columns.py": ("tasks/test_survey.py", "a part of the reply"),
     "tasks/_front.py": ("pooled/test_transformer_messages.py", "columns are told"),
     "tasks/_join.py": ("parties/test_summary.py", "summaries are made and read"),
     "tasks/_rows.py": ("tasks/test_evaluate.py", "rows of some labels are judged"),
     "tasks/_train.py": ("averaging/test_co_learning.py", "nodes train in rounds"),
-    "tuning/_penalised.py": ("tuning/test_linear.py", "linear models are tuned by it"),
+    "asking/_penalised.py": (
+        "asking/test_tuned_linear.py",
+        "linear models are tuned by it",
+    ),
     "steps/_trees.py": (
         "pooled/test_transformer_messages.py",
         "trees are sent in messages",

@@ -31,8 +31,7 @@ PAGE = (ROOT / "docs" / "user_guide" / "what_runs_at_a_node.rst").read_text()
 
 # Rooms of which a node runs nothing at all.
 OF_THE_SERVER = {
-    *("asking", "channels", "candidates", "choice", "ensembles", "matching"),
-    *("plotting", "tuning", "_cli"),
+    *("asking", "channels", "choice", "ensembles", "plotting", "_cli"),
 }
 # Rooms of methods: a node makes the requests of their terms again.
 OF_METHODS = {"averaging", "gems", "pfnm", "pooled"}

@@ -23,11 +23,10 @@ from _common import CIFAR, CLASSES, MNIST, Cell, Program, Trial, protocol
 from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator, ModelAveragingAggregator
-from skgems.asking import InProcess, Message, Run
+from skgems.asking import InProcess, Message, Run, learning_rates, mean_parameters
 from skgems.averaging import CoLearning, Schedule
 from skgems.datasets import partition_homogeneous
 from skgems.local import Member, local_model
-from skgems.tuning import learning_rates, mean_parameters
 
 # Alike nodes, as in the paper.
 N_NODES = 5

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..candidates import combine
-from ..messages import printable
+from ..base import printable
+from ..ensembles import combine
 from ..pooled import PooledTransformer
 from ..steps import are_codes
 from ._dialects import dialect_of

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from ..asking import RepliesMissingError
-from ..base import BaseAggregator
-from ..messages import printable, write_bytes
+from ..base import BaseAggregator, printable
+from ..messages import write_bytes
 from ._server import WAITING, exchange_in, of_summaries, print_waiting, summaries_of
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TextIO
 
 from ..asking import TooFewNodesError
+from ..compat import showing
 from ..messages import naming
-from ..progress import showing
 from ._dialects import DIALECT_KEYS, Dialect
 from ._files import composed
 from ._options import ALIKE, OF_TABLES, make_parser

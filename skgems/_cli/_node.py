@@ -86,15 +86,15 @@ def limits_of(words: Sequence[str]) -> Limits:
     """The limits of NAME=NUMBER, as they were typed; ValueError for others."""
     limits = {}
     for word in words:
-        name, _, number = word.partition("=")
-        is_whole = name != "most_epsilon"
-        is_number = number.replace(".", "" if is_whole else "0", 1).isdecimal()
-        if name not in Limits.__dataclass_fields__ or not is_number:
+        name, _, text = word.partition("=")
+        limit = Limits.__dataclass_fields__.get(name)
+        try:
+            limits[name] = limit.type(text)
+        except (AttributeError, ValueError):
             raise ValueError(
                 f"--limit {word!r}: write NAME=NUMBER, such as epochs=5000. The limits "
                 f"are {', '.join(Limits.__dataclass_fields__)}."
-            )
-        limits[name] = int(number) if is_whole else float(number)
+            ) from None
     return Limits(**limits)
 
 

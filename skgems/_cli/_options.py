@@ -9,6 +9,7 @@ from ._auto import auto_command
 from ._describe import describe_command, survey_command
 from ._dialects import DIALECT_KEYS
 from ._disclosure import disclosure_of_text
+from ._evaluate import evaluate_command
 from ._files import composed
 from ._inference import inference_command
 from ._node import answer_command
@@ -21,7 +22,7 @@ exit codes:
   0  done
   1  something is wrong with the input; one line on the standard error says what
   2  the command was not typed as --help says
-  3  combine, inference: replies are missing, or requests were written; it prints whose
+  3  combine, evaluate, inference: replies of nodes that it prints are missing
 """
 _STORY = """\
 Combine classifiers of several sites into one, by files that they send each other.
@@ -31,6 +32,8 @@ the server:
       makes FOLDER, with a request for each node in FOLDER/requests
   skgems combine FOLDER --out model.skops
       makes the model once all replies are in FOLDER/replies
+  skgems evaluate FOLDER
+      asks the nodes how good the model is for each of them, and prints AUC and others
   skgems inference FOLDER
       prints odds ratios with standard errors, after --set C=Infinity at the start
   skgems describe FILE FILE
@@ -86,6 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     _add_start(commands)
     _add_combine(commands)
+    _add_evaluate(commands)
     _add_inference(commands)
     _add_survey(commands)
     _add_describe(commands)
@@ -359,6 +363,14 @@ def _add_combine(commands) -> None:
         ),
     )
     add(
+        "--card",
+        metavar="FILE",
+        help=(
+            "ask the nodes how good the model is, as --report does, and write a model "
+            "card to this file in Markdown, with parts for you to fill in"
+        ),
+    )
+    add(
         "--method",
         choices=["auto", *sorted(METHOD_WORDS)],
         help=(
@@ -403,6 +415,31 @@ def _add_combine(commands) -> None:
     _add_signatures(parser)
 
 
+def _add_evaluate(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "evaluate",
+        evaluate_command,
+        summary="at the server: print how good the model is at each node",
+        details="If the nodes\n"
+        "must be asked, it writes the requests and ends with code 3.",
+    )
+    # Of skgems combine, which reads the same folders.
+    parser.set_defaults(
+        method=None, front=None, leave_out=[], report=None, card=None, parameters=[]
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="the folder of skgems start")
+    parser.add_argument(
+        "--threshold",
+        type=_between_0_and_1,
+        default=None,
+        help="probability of the positive class, the second of two, from which on a "
+        "row counts as positive (default: where it is the most probable class)",
+    )
+    parser.add_argument("--out", metavar="FILE", help="file for the table, .csv")
+    _add_signatures(parser)
+
+
 def _add_inference(commands) -> None:
     parser = _command_parser(
         commands,
@@ -413,7 +450,7 @@ def _add_inference(commands) -> None:
         "must be asked, it writes the requests and ends with code 3.",
     )
     # Of skgems combine, which reads the same folders.
-    parser.set_defaults(method=None, front=None, leave_out=[], report=None)
+    parser.set_defaults(method=None, front=None, leave_out=[], report=None, card=None)
     add = parser.add_argument
     add(
         "folder",
@@ -432,7 +469,7 @@ def _add_inference(commands) -> None:
     )
     add(
         "--level",
-        type=_level_of_intervals,
+        type=_between_0_and_1,
         default=0.95,
         help="of the intervals (default: 0.95)",
     )
@@ -626,8 +663,8 @@ def _add_signatures(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _level_of_intervals(text: str) -> float:
-    """Return the level of intervals that was typed, before anybody is asked."""
+def _between_0_and_1(text: str) -> float:
+    """Return the level or probability that was typed, before anybody is asked."""
     try:
         level = float(text)
     except ValueError:

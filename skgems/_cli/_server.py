@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..base import BaseAggregator
+from ..base import BaseAggregator, printable
 from ..channels import METHODS, Exchange, Folder, aggregator_of_settings
 from ..guard import inspect
 from ..messages import (
@@ -16,7 +16,6 @@ from ..messages import (
     check_signed,
     is_summary,
     naming,
-    printable,
     write_bytes,
 )
 from ..parties import Summary, load_message
@@ -27,10 +26,10 @@ from ._privacy import read_privacy
 
 WAITING = 3  # the exit code where replies are missing
 # How the page of a report begins.
-_HEAD = """<!doctype html><meta charset="utf-8"><title>Report</title><style>
+_HEAD = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>Report</title><style>
+:root {color-scheme: light dark}
 body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em}
-table {border-collapse: collapse; margin: 1em 0}
-td, th {padding: 0.3em 1em; text-align: left; border-bottom: 1px solid silver}
 </style>
 """
 # One word each, for those who do not write Python.
@@ -106,7 +105,7 @@ def exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
         folder,
         public_keys={name: _key(args.public_keys, name) for name in nodes},
         private_key=args.key,
-        report=bool(args.report),
+        report=bool(args.report or args.card),
     )
 
 
@@ -213,6 +212,9 @@ def print_report(
         page = f"{_HEAD}{report._repr_html_()}\n"
         write_bytes(args.report, page.encode("utf-8"), mode=0o644)
         print(f"Report written to {args.report}.")
+    if args.card:
+        fitted.model_card(args.card)
+        print(f"Model card written to {args.card}. Fill in its parts 'To fill in'.")
 
 
 def parameter(text: str) -> tuple[str, object]:

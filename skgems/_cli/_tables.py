@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..base import warn_user
-from ..messages import counting, listed, printable
+from ..base import printable, warn_user
+from ..messages import counting, listed
 from ..steps import code_as_text
 from ._dialects import Dialect, Layout, read_layout
 from ._files import composed, needed

@@ -2,8 +2,10 @@
 
 `fit_method` and `read_federation` begin a fit. A *plan* is a generator that yields
 requests and receives replies. `run` carries it out over a channel, checks the replies,
-and takes from the records of the nodes what was asked before. How a node keeps what it
-agreed to is no matter of this room: it imports nothing of `guard`.
+and takes from the records of the nodes what was asked before. What the server does with
+the answers beside a plan is here, too: means of models, and fine-tuning on public rows.
+How a node keeps to its agreement is no matter of this room: it imports nothing of
+`guard`.
 
 >>> import numpy as np
 >>> from sklearn.dummy import DummyClassifier
@@ -23,6 +25,7 @@ array([30, 30])
 """
 
 from ..messages import Message
+from ._alignment import align_hidden_units, started_apart
 from ._asked_nodes import AskAgainError, Context
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._decisions import warn_of_lost_decisions
@@ -31,6 +34,7 @@ from ._fronts import fit_front, front_plan
 from ._joining import federated_fit
 from ._keep_replies import KeepRepliesMixin
 from ._lines import check_reply_of
+from ._mean import Weight, mean_parameters, median_parameters
 from ._plans import (
     Shares,
     ask_counts,
@@ -42,8 +46,10 @@ from ._plans import (
 from ._reading import read_federation
 from ._region import region_summary
 from ._report import Report, ReportMixin
+from ._rounds import learning_rates, relative_change
 from ._run import RepliesMissingError, Run, run
 from ._sending import LeftOutError, TooFewNodesError
+from ._sizes import array_sizes, times_larger
 from ._trust import (
     check_merges_all,
     kept_names,
@@ -52,6 +58,9 @@ from ._trust import (
     warn_of_contradictions,
     warn_of_trust,
 )
+from ._tuned_likelihood import ROUGH_TOL, TOL, tune_likelihood
+from ._tuned_linear import FineTuned, fine_tune_linear
+from ._tuned_network import FineTunedNetwork, fine_tune_network, train_plainly
 from ._warnings import (
     MENDS_TAILS,
     ClassWeightWarning,

@@ -102,7 +102,7 @@ class EvaluateMixin:
         evaluation, history = asked_over_channel(
             self, threshold=threshold, has_own=not self._has_front_of_its_own
         )
-        self.history_ = [*self.history_, *history]
+        self.history_ = self.history_ + history
         self.evaluation_ = evaluation
         return evaluation
 

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from ..base import BaseAggregator, warn_user
 from ..compat import safe_indexing
-from ..datasets import as_groups
 from ..disclosure import Disclosure, disclosure_within
 from ..messages import Message, Reply
 from ..networks import dropped_in_table, is_fitted
@@ -22,6 +21,7 @@ from ..parties import (
     Members,
     RowsLike,
     WeightedRows,
+    as_groups,
     as_mask,
     fitted_without_learning,
     labels_of_rows,

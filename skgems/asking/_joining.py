@@ -11,10 +11,9 @@ from dataclasses import replace
 from functools import wraps
 
 from ..base import BaseAggregator, noted_warnings
-from ..compat import fit_context
+from ..compat import fit_context, showing
 from ..messages import Agreement
 from ..parties import Summary
-from ..progress import showing
 from ..spaces import EmptyIntersectionError, NoSpaceError
 from ._asked_nodes import AskedNodes, Context
 from ._channel import Channel, as_channel

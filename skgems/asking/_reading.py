@@ -13,7 +13,6 @@ from ..base import (
 from ..compat import num_samples
 from ..parties import (
     Federation,
-    Members,
     RowsLike,
     Simulation,
     WeightedRows,
@@ -25,7 +24,6 @@ from ..parties import (
 )
 from ._fronts import fitted_front
 from ._joining import join_channel
-from ._run import Run
 
 
 def read_federation(
@@ -90,7 +88,13 @@ def read_federation(
         user_rows = weighted_rows(
             X, y, sample_weight, nodes=nodes, held_out=held_out, groups=groups
         )
-    members, joined = _members_for(aggregator, user_rows.X, user_rows.nodes)
+    estimators = aggregator.estimators
+    joined = None
+    if estimators is None:
+        estimators = _default_members(aggregator, user_rows.X, user_rows.nodes)
+    if is_channel(estimators):
+        joined, estimators = join_channel(aggregator, estimators)
+    members = read_members(aggregator, estimators, come_over_channel=joined is not None)
     simulation = None
     if not split_by_state(members.names, members.classifiers):
         simulation = Simulation.from_method(method, aggregator)
@@ -108,24 +112,12 @@ def read_federation(
         user_rows,
         takes=method.takes,
         members=members,
+        reached=members.names if joined is None else joined.nodes.reached,
         simulation=simulation,
         joined=joined,
         front=front,
         front_history=front_history,
     )
-
-
-def _members_for(
-    aggregator: BaseAggregator, X: RowsLike, nodes: ArrayLike | None
-) -> tuple[Members, Run | None]:
-    """The members that are here; or those who joined over a channel, and the run."""
-    estimators = aggregator.estimators
-    if estimators is None:
-        estimators = _default_members(aggregator, X, nodes)
-    if is_channel(estimators):
-        joined, summaries = join_channel(aggregator, estimators)
-        return read_members(aggregator, summaries, come_over_channel=True), joined
-    return read_members(aggregator, estimators), None
 
 
 def _default_members(

@@ -2,56 +2,48 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import MOST_LISTED, Page, check_no_label_missing, shortened, versions
+from ..base import (
+    MOST_LISTED,
+    Definitions,
+    Page,
+    Paragraph,
+    Points,
+    ResultMixin,
+    check_no_label_missing,
+    filled,
+    shortened,
+)
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
 from ..evaluation import Evaluation, doubts_about_accuracies, doubts_about_gains
 from ..local import indices_of, local_model
-from ..messages import ROUNDING, TASKS, WIDTH, printable
+from ..messages import ROUNDING, TASKS
 from ..parties import Summary, rows_of_nodes, shown_labels
-from ..private import agreement_in_words, noise_told
+from ..private import noise_told
+from ._card import card_of
 from ._evaluating import EvaluateMixin
 from ._judged_models import check_labels_of_rows, named_members
+from ._report_tables import (
+    HEADS,
+    lines_of_table,
+    table_of_columns,
+    title_of_column,
+)
 from ._withheld import withheld_in_words
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
 
-# Columns of the table of nodes, in their order, with the two lines of their heads.
-_HEADS: Mapping[str, tuple[str, str]] = {
-    "node": ("", "node"),
-    "rows": ("", "rows"),
-    "classes": ("classes of", "local model"),
-    "local_accuracy": ("accuracy of", "local model"),
-    "aggregate_accuracy": ("accuracy of", "aggregate"),
-    "largest_class": ("share of", "largest class"),
-    "gain": ("accuracy", "gain"),
-    "log_loss": ("log-loss", "(nats)"),
-    "in_good_enough_space": ("in good-", "enough space"),
-    "min_rows": ("", "min_rows"),
-    "bytes": ("sent", "(bytes)"),
-    "counted": ("rows that", "count"),
-    "spread": ("", "spread"),
-    "far": ("", "far"),
-    "shown": ("", "shown"),
-    "left_out_by": ("left", "out by"),
-    # Of the table of classes.
-    "class": ("", "class"),
-    "known_by": ("", "nodes that know it"),
-}
 
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Report(ResultMixin):
     """The outcome of a fit; it prints as tables, also in a notebook.
 
     Attributes
@@ -151,83 +143,68 @@ class Report:
         return sentence
 
     @property
+    def meanings(self) -> dict[str, str]:
+        """Return the legend by the heads that are shown."""
+        return {title_of_column(name): text for name, text in self.legend.items()}
+
+    @property
     def _sentences(self) -> list[str]:
         """List what is said of all nodes together, beside doubts."""
         sentences = [self.sent, self.columns, self.proof, self.withheld, self.noise]
         return [sentence for sentence in sentences if sentence]
 
     @property
-    def _in_one_paragraph(self) -> str:
+    def in_one_paragraph(self) -> str:
+        """Return what is said of all nodes together, beside doubts."""
         return " ".join(self._sentences)
 
     def __str__(self) -> str:
         lines = [
             self.method,
-            *_lines_of_table(self.nodes),
+            *lines_of_table(self.nodes),
             "",
-            *_lines_of_table(self.classes),
+            *lines_of_table(self.classes),
             "",
         ]
-        for name, meaning in self.legend.items():
-            lines.append(_filled(f"{_title(name)}: {meaning}"))
+        for title, meaning in self.meanings.items():
+            lines.append(filled(f"{title}: {meaning}"))
         if self.legend:
             lines.append("")
         if self.evaluation is not None:
             lines += [Page(title="", parts=self.evaluation.parts).text, ""]
         sentences = [*self._sentences, *(f"Doubt: {doubt}" for doubt in self.doubts)]
-        lines += [_filled(sentence) for sentence in sentences]
+        lines += [filled(sentence) for sentence in sentences]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        """The page that a notebook shows."""
-        legend = "".join(
-            f"<dt>{escape(_title(name))}</dt><dd>{escape(meaning)}</dd>"
-            for name, meaning in self.legend.items()
+    def _page(self) -> Page:
+        definitions = Definitions(
+            heading="What the columns mean", meanings=self.meanings
         )
-        page = (
-            f"<h3>{escape(self.method)}</h3>{_html_of_table(self.nodes)}"
-            f"<dl>{legend}</dl>{_html_of_table(self.classes)}"
-            f"{self._html_of_evaluation}"
-            f"<p>{escape(self._in_one_paragraph)}</p>"
-        )
-        if not self.doubts:
-            return page
-        doubts = "".join(f"<li>{escape(doubt)}</li>" for doubt in self.doubts)
-        return f"{page}<p>Reasons for doubt:</p><ul>{doubts}</ul>"
-
-    @property
-    def _html_of_evaluation(self) -> str:
-        if self.evaluation is None:
-            return ""
-        return Page(title="", parts=self.evaluation.parts).html
+        parts = [
+            table_of_columns(self.nodes),
+            *([definitions] if self.legend else []),
+            table_of_columns(self.classes),
+            *(self.evaluation.parts if self.evaluation is not None else ()),
+            Paragraph(text=self.in_one_paragraph),
+        ]
+        if self.doubts:
+            parts.append(Points(heading="Reasons for doubt", sentences=self.doubts))
+        return Page(title=self.method, parts=parts)
 
     def to_markdown(self) -> str:
         """Return the report in Markdown."""
-        legend = [
-            f"- {_title(name)}: {meaning}" for name, meaning in self.legend.items()
-        ]
+        legend = [f"- {title}: {meaning}" for title, meaning in self.meanings.items()]
         doubts = [f"- {doubt}" for doubt in self.doubts] or ["- Nothing was noticed."]
         paragraphs = [
-            _markdown_of_table(self.nodes),
+            table_of_columns(self.nodes).markdown(),
             "\n".join(legend),
-            _markdown_of_table(self.classes),
+            table_of_columns(self.classes).markdown(),
             "" if self.evaluation is None else self.evaluation.to_markdown(),
-            self._in_one_paragraph,
+            self.in_one_paragraph,
             "Reasons for doubt:",
             "\n".join(doubts),
         ]
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
-
-
-def _filled(sentence: str) -> str:
-    """Return lines of a sentence, in which no word and no name is cut."""
-    return fill(
-        printable(sentence),
-        width=WIDTH,
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
@@ -299,7 +276,7 @@ class ReportMixin(EvaluateMixin):
         columns["gain"] = _gains(columns)
         columns_with_values = {
             name: columns[name]
-            for name in _HEADS
+            for name in HEADS
             if any(value is not None for value in columns.get(name, ()))
         }
         classes = _classes_by_node(self, seen_classes)
@@ -365,70 +342,21 @@ class ReportMixin(EvaluateMixin):
     def model_card(self, path, **rows) -> None:
         """Write a model card, with all that is known of the model, to a Markdown file.
 
+        Its headings are those of the cards of skops. It has the population of each
+        node, metrics and calibration, doubts, and what was told under which rule. Parts
+        that only the owner of the model can write begin with "To fill in".
+
         Parameters
         ----------
         path : str or os.PathLike
             Path of the file, for example ``"MODEL.md"``. An existing file is replaced.
         **rows : dict
-            ``X``, ``y`` and ``nodes``, passed to :meth:`report`.
+            ``X``, ``y`` and ``nodes``, passed to :meth:`report` and :meth:`evaluate`.
+            Without rows, the card has what :meth:`evaluate` has asked the nodes before.
         """
         report = self.report(**rows)
-        lines = [
-            f"# Model: {type(self).__name__}",
-            "## Model and versions",
-            "",
-            f"- number of nodes: {len(self.node_names_)}",
-            f"- number of classes: {len(self.classes_)}",
-        ]
-        lines += [f"- {name}: {number}" for name, number in versions().items()]
-        lines += ["", "## Settings", ""]
-        lines += [
-            f"- {name}: `{value!r}`"
-            for name, value in self.get_params(deep=False).items()
-            if name not in {*self.node_names_, "estimators"}
-        ]
-        lines += ["", "## Nodes and classes", "", report.to_markdown()]
-        lines += ["", "## What the nodes sent", "", *_lines_of_messages(self, report)]
-        agreement = getattr(self.estimators, "agreement", None)
-        if agreement is not None:
-            lines += ["", "## Agreement", ""]
-            lines += [f"- {text}" for text in agreement_in_words(agreement).values()]
-        Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
-
-
-def _lines_of_messages(aggregator: BaseEstimator, report: Report) -> list[str]:
-    """A line for each message, and for each file: what came, and under which bound."""
-    summaries = [
-        member for member in aggregator.estimators_ if isinstance(member, Summary)
-    ]
-    lines = []
-    for message in report.messages:
-        bounds = message.get("min_rows", {}).values()
-        if bounds and summaries:
-            lines.append(
-                f"- Message {message['task']!r}: the nodes sent "
-                f"{message['bytes_received']:,} bytes, made with "
-                f"min_rows={min(bounds)}, and received {message['bytes_sent']:,} bytes."
-            )
-        else:  # in one process all rows are here, and no bound holds
-            lines.append(
-                f"- Message {message['task']!r}: the nodes sent "
-                f"{message['bytes_received']:,} bytes and received "
-                f"{message['bytes_sent']:,} bytes."
-            )
-    lines += [
-        f"- File of node {summary.name!r}: {summary.n_bytes:,} bytes, made with "
-        f"{_protection_of(summary)}, SHA-256 digest {summary.message.digest}."
-        for summary in summaries
-    ]
-    return lines
-
-
-def _protection_of(summary: Summary) -> str:
-    """Return what protects the rows of a file, in words."""
-    if "privacy" in summary.settings:
-        return "noise"
-    return f"min_rows={min_rows_of(summary.disclosure)}"
+        card = card_of(self, report)
+        Path(path).write_text(card, encoding="utf-8")
 
 
 def _seen_classes(aggregator: BaseEstimator) -> list[list]:
@@ -788,60 +716,3 @@ def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]
             f"{outside[:MOST_LISTED]}."
         )
     return doubts
-
-
-def _title(name: str) -> str:
-    """The head of a column in one line."""
-    first, second = _HEADS[name]
-    if not first or first.endswith("-"):
-        return f"{first}{second}"
-    return f"{first} {second}"
-
-
-def _cell(value: object) -> str:
-    """A value of a table as text that can be printed."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return printable(f"{value}")
-
-
-def _rows_of_cells(columns: Mapping[str, Iterable]) -> list[list[str]]:
-    """The table row by row, with the row of titles first."""
-    titles = [_title(name) for name in columns]
-    rows = zip(*columns.values(), strict=True)
-    return [titles, *([_cell(value) for value in row] for row in rows)]
-
-
-def _lines_of_table(columns: Mapping[str, Iterable]) -> list[str]:
-    heads = [list(lines) for lines in zip(*map(_HEADS.get, columns), strict=True)]
-    rows = [*heads, *_rows_of_cells(columns)[1:]]
-    if not any(rows[0]):  # no head has two lines
-        del rows[0]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(padded).rstrip())
-    return lines
-
-
-def _html_of_table(columns: Mapping[str, Iterable]) -> str:
-    titles, *rows = _rows_of_cells(columns)
-    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = ""
-    for row in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        body += f"<tr>{cells}</tr>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _markdown_of_table(columns: Mapping[str, Iterable]) -> str:
-    titles, *rows = [
-        [cell.replace("|", "\\|") for cell in row] for row in _rows_of_cells(columns)
-    ]
-    rule = ["---"] * len(columns)
-    return "\n".join(f"| {' | '.join(row)} |" for row in [titles, rule, *rows])

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from ..base import warn_user
+from ..compat import say, tracked
 from ..messages import Message, Reply, Task
-from ..progress import say, tracked
 from ._asked_nodes import AskAgainError, AskedNodes, reply_without_score
 from ._lines import Line
 

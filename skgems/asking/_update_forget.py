@@ -15,7 +15,7 @@ from ..base import (
     keeps_warnings,
     split_by_state,
 )
-from ..compat import fit_context
+from ..compat import fit_context, shown
 from ..local import Description
 from ..messages import Message
 from ..networks import Network
@@ -28,7 +28,6 @@ from ..parties import (
     read_members,
 )
 from ..private import raise_needs_more
-from ..progress import shown
 from ._fitting import run_of, set_attributes
 from ._reading import read_federation
 from ._withheld import row_numbers

@@ -13,13 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..asking import Shares
+from ..asking import Shares, Weight, align_hidden_units, mean_parameters, started_apart
 from ..base import warn_user
 from ..local import LocalModel, indices_of
 from ..messages import listed
 from ..networks import N_ROWS, Coordinates, Network, read_network
 from ..parties import Node
-from ..tuning import Weight, align_hidden_units, mean_parameters, started_apart
 from ._large_models import ModelSizes
 
 # Makes one model of several with their weights, `mean_parameters` or another.

@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from ..asking import Run, Shares, ask_shares
+from ..asking import Run, Shares, ask_shares, mean_parameters, median_parameters
 from ..base import BaseAggregator, Method, Takes, is_channel, split_by_state, warn_user
 from ..local import LocalModel, fit_local, local_model
 from ..parties import Federation, Node, Simulation, read_members
-from ..tuning import mean_parameters, median_parameters
 from ._averaged_model import AveragedModel, as_classifier
 from ._averages import (
     Combine,

@@ -15,10 +15,15 @@ from numbers import Real
 
 import numpy as np
 
-from ..asking import TooFewNodesError
+from ..asking import (
+    TooFewNodesError,
+    Weight,
+    learning_rates,
+    mean_parameters,
+    relative_change,
+)
+from ..compat import say
 from ..messages import Message, Reply
-from ..progress import say
-from ..tuning import Weight, learning_rates, mean_parameters, relative_change
 from ._averages import Combine
 from ._schedule import Schedule
 

@@ -6,11 +6,10 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.neural_network import MLPClassifier
 
+from ..asking import relative_change
 from ..base import Part
-from ..compat import Interval, StrOptions
+from ..compat import Interval, StrOptions, say
 from ..messages import Message
-from ..progress import say
-from ..tuning import relative_change
 from ._co_learning import Parameters, Weights, mean_of_pushed
 
 # Has Adam's constants, as Kingma and Ba (2015) recommend them: the decays of the means

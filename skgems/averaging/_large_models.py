@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..asking import NodesDisagreeWarning
+from ..asking import NodesDisagreeWarning, array_sizes, times_larger
 from ..base import warn_user
 from ..messages import Reply, listed
-from ..tuning import array_sizes, times_larger
 
 
 class ModelSizes:

@@ -55,6 +55,7 @@ from ._shown import (
     Records,
     ResultMixin,
     Table,
+    as_markdown,
     filled,
     printable,
 )

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
-from ..compat import fit_context
+from ..compat import fit_context, shown
 from ..networks import (
     Layers,
     as_two_logits,
@@ -20,7 +20,6 @@ from ..networks import (
     to_mlp_classifier,
     to_module,
 )
-from ..progress import shown
 from ._validation import Rows, validated_public_rows
 
 if TYPE_CHECKING:  # torch is an extra

@@ -94,7 +94,7 @@ class Paragraph:
         return f"<p>{escape(printable(self.text))}</p>"
 
     def markdown(self) -> str:
-        return _as_markdown(self.text)
+        return as_markdown(self.text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,11 +182,11 @@ class Table:
         )
 
     def markdown(self) -> str:
-        heads = [_as_markdown(head) for head in self.heads]
+        heads = [as_markdown(head) for head in self.heads]
         rules = ["--:" if is_number else "---" for is_number in self._are_numbers()]
-        rows = [[_as_markdown(text) for text in row] for row in self._texts()]
+        rows = [[as_markdown(text) for text in row] for row in self._texts()]
         table = "\n".join(f"| {' | '.join(row)} |" for row in [heads, rules, *rows])
-        return f"{_as_markdown(self.caption)}\n\n{table}" if self.caption else table
+        return f"{as_markdown(self.caption)}\n\n{table}" if self.caption else table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,17 +201,18 @@ class Definitions:
 
     def html(self) -> str:
         items = "".join(
-            f"<li><b>{escape(printable(name))}</b>: {escape(printable(text))}</li>"
+            f"<li><strong>{escape(printable(name))}</strong>: "
+            f"{escape(printable(text))}</li>"
             for name, text in self.meanings.items()
         )
         return _html_list(self.heading, items)
 
     def markdown(self) -> str:
         items = [
-            f"- **{_as_markdown(name)}**: {_as_markdown(text)}"
+            f"- **{as_markdown(name)}**: {as_markdown(text)}"
             for name, text in self.meanings.items()
         ]
-        return "\n".join([f"{_as_markdown(self.heading)}:\n", *items])
+        return "\n".join([f"{as_markdown(self.heading)}:\n", *items])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,8 +230,8 @@ class Points:
         return _html_list(self.heading, items)
 
     def markdown(self) -> str:
-        items = [f"- {_as_markdown(sentence)}" for sentence in self.sentences]
-        return "\n".join([f"{_as_markdown(self.heading)}:\n", *items])
+        items = [f"- {as_markdown(sentence)}" for sentence in self.sentences]
+        return "\n".join([f"{as_markdown(self.heading)}:\n", *items])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,7 +327,7 @@ def _html_list(heading: str, items: str) -> str:
     return f'<p class="heading">{escape(printable(heading))}</p><ul>{items}</ul>'
 
 
-def _as_markdown(text: str) -> str:
+def as_markdown(text: str) -> str:
     """Return text whose signs of Markdown and HTML are no commands."""
     text = escape(printable(text), quote=False)
     return "".join(f"\\{sign}" if sign in "\\`*[]|" else sign for sign in text)

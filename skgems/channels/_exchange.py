@@ -50,8 +50,8 @@ class Exchange:
         used, or a new one that allows just what the aggregator needs. It is saved as
         "agreement.json" in the folder; send this file to the nodes first.
     report : bool, default=False
-        Whether one more message asks the nodes how well the aggregate does on their
-        rows, for ``node_scores_``.
+        Whether the nodes are asked how good the aggregate is on their rows. One more
+        message is for ``node_scores_``, and one for ``evaluation_``.
     disclosure : Disclosure, "auto" or None, default="auto"
         Rule of the agreement that is made if there is none yet: the server refuses
         replies that were made under a laxer one.
@@ -242,6 +242,8 @@ class Exchange:
                     .set_params(estimators=self.channel)
                     .fit()
                 )
+                if self.channel.reports:
+                    self._evaluate(fitted)
             except RepliesMissingError as missing:
                 self.waiting_for = missing.requests
             else:
@@ -252,6 +254,16 @@ class Exchange:
                 return None
             self.channel.leave_out(sorted(waiting), self.waiting_for)
             return self.step(leave_out=leave_out - waiting)
+
+    def _evaluate(self, fitted: BaseAggregator) -> None:
+        """Ask the nodes how good the model is; a note says why if it cannot be asked.
+
+        RepliesMissingError while nodes have not answered.
+        """
+        try:
+            fitted.evaluate()
+        except (TypeError, ValueError) as reason:
+            self.notes.append(f"The model was not judged by site: {reason}")
 
     def _aggregator_of_folder(self) -> BaseAggregator:
         """Read the aggregator again that the folder's state holds."""

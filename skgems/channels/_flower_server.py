@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ..asking import Nodes, TooFewNodesError
 from ..base import warn_user
-from ..guard import PAUSE
 from ..messages import (
     ANSWER,
     TELL_NAME,
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from flwr.app import Message as FlowerMessage
     from flwr.serverapp import Grid, ServerApp
 
+# Seconds between two looks for letters, which double up to the longest.
+_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0  # beside what a round of training takes it is nothing
 # Seconds that a letter is kept beyond the timeout: Flower answers for an expired one.
 _SECONDS_KEPT = 60.0
@@ -276,7 +277,7 @@ class _Post:
 
 def _pauses() -> Iterator[float]:
     """Seconds between looks for replies, longer and longer, without an end."""
-    pause = PAUSE
+    pause = _PAUSE
     while True:
         yield pause
         pause = min(2.0 * pause, _LONGEST_PAUSE)

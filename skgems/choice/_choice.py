@@ -13,11 +13,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 
 from ..asking import RepliesMissingError, nodes_of_many_rows
-from ..base import BaseAggregator, Page, Points, ResultMixin, Table, silenced
+from ..base import WIDTH, BaseAggregator, Page, Points, ResultMixin, Table, silenced
+from ..compat import say
 from ..disclosure import Disclosure
-from ..messages import WIDTH
 from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, ROUNDING_OF_SUMS, told_losses
-from ..progress import say
 from ._scoring import (
     ACCURACY,
     LOG_LOSS,

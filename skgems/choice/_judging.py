@@ -27,14 +27,13 @@ from sklearn.metrics import get_scorer
 from sklearn.utils.validation import has_fit_parameter
 
 from ..base import PUBLIC_NAME, BaseAggregator, NodePairs, warn_user
-from ..compat import safe_indexing
+from ..compat import safe_indexing, tracked
 from ..disclosure import Disclosure
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
 from ..moments import LOGIT_FACTORS
 from ..networks import unwrap
 from ..parties import halves_of
 from ..pooled import PooledTransformer
-from ..progress import tracked
 from ..steps import RandomFeatures
 from ..tasks import losses_of, losses_of_rows
 from ._choice import FEW_ROWS, Candidate, Choice, Trials, n_bytes_received

@@ -34,7 +34,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import get_scorer
 
 from ..compat import safe_indexing
-from ..datasets import parts_of_groups
+from ..parties import parts_of_groups
 from ..tasks import losses_of_rows
 
 AUTO = "auto"

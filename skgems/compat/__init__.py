@@ -1,14 +1,19 @@
-"""What scikit-learn keeps to itself and the other rooms need.
+"""What all rooms stand on: scikit-learn's private parts, and progress of long runs.
 
 Private functions of scikit-learn are imported here and nowhere else, so that a new
-version breaks one file. Nothing is written here but fallbacks for older versions. Begin
-with `fit_context`, which validates parameters, and `safe_indexing`.
+version breaks one file. Begin with `fit_context`, which validates parameters, and
+`safe_indexing`. `shown` wraps methods of estimators whose ``verbose`` says whether to
+show how far a long run is. Within them, `say` logs a line, and `tracked` an iterable's
+progress; they are silent elsewhere, so that functions on arrays may call them.
 
 >>> import numpy as np
 >>> from skgems.compat import safe_indexing
 >>> safe_indexing(np.array([[1, 2], [3, 4], [5, 6]]), [0, 2])
 array([[1, 2],
        [5, 6]])
+>>> from skgems.compat import tracked
+>>> [2 * k for k in tracked(range(3), "doubling", 3)]
+[0, 2, 4]
 """
 
 from sklearn.base import _clone_parametrized as clone_parametrized  # clone() calls it
@@ -33,3 +38,5 @@ try:
     from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 except ImportError:  # scikit-learn < 1.8
     from sklearn.utils._estimator_html_repr import _VisualBlock as VisualBlock
+
+from ._progress import LOGGER, say, showing, shown, tracked

@@ -20,10 +20,9 @@ from ..base import (
     split_by_state,
     validated_rows_for_fit,
 )
-from ..compat import safe_indexing
+from ..compat import safe_indexing, say
 from ..local import local_model, net_seed
 from ..parties import Federation, as_mask, check_feature_names
-from ..progress import say
 from ._given_rows import Rows, rows_as_given
 from ._kept_thresholds import common_threshold
 from ._students import fit_to_probabilities

@@ -13,12 +13,11 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from ..asking import HeavyTailsWarning
+from ..asking import HeavyTailsWarning, Message
 from ..base import BaseAggregator, NodePairs, named_members, validated_for_fit
 from ..disclosure import Disclosure
 from ..gems import GEMSLogisticAggregator
 from ..local import local_model
-from ..messages import Message
 from ..networks import union_of_classes
 from ..parties import Federation, Summary, check_no_label_missing_at, shown_labels
 from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda

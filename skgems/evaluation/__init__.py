@@ -1,8 +1,11 @@
-"""How good a model is at each site: metrics and curves, made of counts of scores.
+"""How good a model is, and how sure: metrics and standard errors, from sums of nodes.
 
 `Evaluation` has a `SiteMetrics` for each node and one for all. Each of these has a
 `ClassMetrics` for each class that is judged, whose `ScoreBins` draw curves. Nodes tell
-`ToldOfClass`, from which they are made.
+`ToldOfClass`, from which they are made. `Inference` is a table of odds ratios: of
+`score_sums` of rows at a model, `newton_step` makes better coefficients with standard
+errors. Parameters are contrasts ``w_k - w_0`` of the weights of each class against the
+first: class by class, those of the columns and then the intercept.
 
 >>> import numpy as np
 >>> from skgems.evaluation import told_of_class
@@ -14,7 +17,10 @@
 """
 
 from ._bins import EDGES, N_BINS, ScoreBins
+from ._dependence import Dependence, dependence_of
 from ._doubts import doubts_about_accuracies, doubts_about_gains
+from ._heterogeneity import Heterogeneity, heterogeneity_of
+from ._inference import Inference
 from ._judging import (
     MOST_SLOPE,
     Steps,
@@ -25,6 +31,30 @@ from ._judging import (
     total_of_class,
 )
 from ._metrics import ClassMetrics, Evaluation, SiteMetrics
+from ._newton import (
+    NewtonStep,
+    NodeSums,
+    SingularError,
+    assembled,
+    inverse_of,
+    newton_step,
+    robust_covariance,
+    site_covariance,
+)
+from ._score_sums import (
+    ScoreSums,
+    columns_that_are_told,
+    matrix_of_triangle,
+    score_sums,
+    triangle_of,
+)
 from ._sites import ToldOfNode, evaluation_of
 
-__all__ = ["ClassMetrics", "Evaluation", "ScoreBins", "SiteMetrics"]
+__all__ = [
+    "ClassMetrics",
+    "Evaluation",
+    "Heterogeneity",
+    "Inference",
+    "ScoreBins",
+    "SiteMetrics",
+]

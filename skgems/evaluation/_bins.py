@@ -24,8 +24,8 @@ MIDDLES = np.concatenate([EDGES - _WIDTH / 2, EDGES[-1:] + _WIDTH / 2])
 class ScoreBins:
     """Numbers of rows by bins of the probability that a model gives to a class.
 
-    Under a rule of disclosure they are multiples of ``min_rows``, times a factor which
-    makes their sums the numbers of rows.
+    Under a rule of disclosure they are multiples of ``min_rows`` that are rounded by
+    chance. The highest bin alone makes their sums the numbers of rows.
 
     Attributes
     ----------
@@ -73,21 +73,40 @@ class ScoreBins:
         """
         return _rates(self.negatives), _rates(self.positives), self.edges[::-1]
 
-    def calibration_curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def calibration_curve(
+        self, n_points=None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return points of the calibration curve, one for each bin that has rows.
+
+        Parameters
+        ----------
+        n_points : int, default=None
+            The most points. Bins beside each other are put together until each point
+            has about as many rows. None: the bins are not put together.
 
         Returns
         -------
         prob_true : ndarray of shape (n_points,)
             Share of the class among the rows of the bin.
         prob_pred : ndarray of shape (n_points,)
-            The middle of the bin, in log-odds, as a probability.
+            The middle of the bin, in log-odds, as a probability; the mean of those that
+            are put together.
         n_rows : ndarray of shape (n_points,)
         """
         n_rows = self.positives + self.negatives
         has_rows = n_rows > 0
-        prob_true = self.positives[has_rows] / n_rows[has_rows]
-        return prob_true, expit(MIDDLES[has_rows]), n_rows[has_rows]
+        n_rows = n_rows[has_rows]
+        starts = np.arange(len(n_rows))
+        if n_points is not None and len(n_rows):
+            # The middle row of a bin decides which part of all rows it is in.
+            middles = (np.cumsum(n_rows) - n_rows / 2.0) / n_rows.sum()
+            _, starts = np.unique(np.floor(n_points * middles), return_index=True)
+        if not len(starts):
+            return np.empty(0), np.empty(0), n_rows
+        n_of_points = np.add.reduceat(n_rows, starts)
+        n_positive = np.add.reduceat(self.positives[has_rows], starts)
+        predicted = np.add.reduceat(n_rows * expit(MIDDLES[has_rows]), starts)
+        return n_positive / n_of_points, predicted / n_of_points, n_of_points
 
 
 def _rates(counts: np.ndarray) -> np.ndarray:

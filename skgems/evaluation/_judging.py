@@ -294,8 +294,15 @@ def _right_pairs(positives: np.ndarray, negatives: np.ndarray) -> float:
 
 
 def _summing_to(counts: np.ndarray, n_rows: float) -> np.ndarray:
-    total = counts.sum()
-    return counts * (n_rows / total) if total else counts
+    """Return bins that have so many rows: the highest one takes what is lacking.
+
+    No number of rows below an edge is then off by more than a step.
+    """
+    if not counts.any():
+        return counts
+    below = np.minimum(np.cumsum(counts), n_rows)
+    below[np.flatnonzero(counts)[-1] :] = n_rows
+    return np.diff(below, prepend=0.0)
 
 
 def _sum_of_known(numbers: Iterable[float]) -> float:

@@ -21,8 +21,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..compat import say
 from ..moments import Likelihood, TemperatureSearch
-from ..progress import say
 from ..tasks import EvaluateReply
 from ._problem import LinearModels, LinearNode
 from ._stage import LinearMerge

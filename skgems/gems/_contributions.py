@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import log_loss, roc_auc_score
 
 from ..base import BaseAggregator
-from ..progress import say
+from ..compat import say
 
 
 def contributions_of_nodes(

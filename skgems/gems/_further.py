@@ -20,14 +20,12 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..asking import MENDS_TAILS
+from ..asking import MENDS_TAILS, TOL
 from ..base import Page, Paragraph, Part, ResultMixin, Table, warn_user
-from ..compat import Interval, StrOptions
+from ..compat import Interval, StrOptions, say
 from ..messages import Message
 from ..moments import ROUNDING_OF_SUMS, SURE, Descent, Likelihood, NodeLoss
-from ..progress import say
 from ..tasks import EvaluateReply, JudgedSums
-from ..tuning import TOL
 from ._problem import LinearModels, LinearNode, absorb_constants, gradient_at_constants
 
 # Lengths of the step that each message tries: 1 is that of the quasi-Newton direction.

@@ -11,7 +11,7 @@ from ..asking import Context, Run, read_federation, run_of
 from ..base import is_channel
 from ..compat import Interval, StrOptions, validate_params
 from ..disclosure import Disclosure
-from ..inference import Inference
+from ..evaluation import Inference
 from ..messages import Message, listed
 from ..parties import Federation, Record, Summary
 from ..private import raise_needs_more

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..inference import (
+from ..evaluation import (
     Dependence,
     Heterogeneity,
     Inference,

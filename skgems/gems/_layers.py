@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..asking import request_to_retrain
+from ..compat import say
 from ..messages import Message
 from ..networks import Coordinates, Layers, LayersBelow, Network, one_per_layer
 from ..parties import Node
-from ..progress import say
 from ..spaces import (
     MergedLayer,
     NeuronSpaces,

@@ -9,12 +9,17 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from ..asking import Run, warn_of_other_shares
+from ..asking import (
+    FineTunedNetwork,
+    Run,
+    fine_tune_network,
+    train_plainly,
+    warn_of_other_shares,
+)
 from ..base import tuned_attributes, warn_user
 from ..local import other_share
 from ..networks import Coordinates, Layers, LayersBelow, zero_dropped
 from ..parties import Federation
-from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
 from ._last_layer import LastLayer, MergedLast, NetworksMethod, last_spaces
 from ._layers import HiddenStage, MergedHidden, activation_of

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from ..asking import (
+    ROUGH_TOL,
+    TOL,
     SameRowsWarning,
     warn_of_many_classes,
     warn_of_other_shares,
@@ -27,6 +29,7 @@ from ..asking import (
     warn_of_variances,
 )
 from ..base import warn_user
+from ..compat import say
 from ..local import as_class_weight, cached_call, common_form
 from ..messages import Message
 from ..moments import (
@@ -41,10 +44,8 @@ from ..moments import (
     cross_validated_C,
     moments_kind,
 )
-from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
 from ..tasks import MomentsReply
-from ..tuning import ROUGH_TOL, TOL
 from ._bounded_search import BoundedSearch
 from ._further import SHARES, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty

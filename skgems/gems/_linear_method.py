@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from ..asking import (
+    FineTuned,
     Run,
     check_merges_all,
     trust_table,
@@ -20,14 +21,13 @@ from ..asking import (
     warn_of_variances,
 )
 from ..base import BaseAggregator, validated_public_rows, warn_user
+from ..compat import say
 from ..local import Member, closed_form
 from ..moments import fit_inverse_temperature, moments_kind
 from ..networks import linear_attributes, linear_logits
 from ..parties import Federation, Summary
-from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
 from ..tasks import JoinReply
-from ..tuning import FineTuned
 from ._further import with_objectives
 from ._inference_fit import CountsOfFit
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows

@@ -15,12 +15,11 @@ from ..asking import (
     run_of,
 )
 from ..base import Allows, BaseAggregator, LinearExportMixin, tuning_step
-from ..compat import Interval, StrOptions
+from ..compat import Interval, StrOptions, shown
 from ..disclosure import disclosure_of
 from ..guard import SummarizingMixin, summary_in_ledger
 from ..parties import Summary
 from ..private import Privacy, raise_needs_more
-from ..progress import shown
 from ._further import Rounds
 from ._inference import InferenceMixin, kept_for_inference
 from ._linear_method import LinearMethod

@@ -1,7 +1,7 @@
 """Gradient and information of a logistic regression, expected of rows by moments.
 
 They stand in for what nodes do not tell. Parameters are contrasts against the first
-class, as in `skgems.inference`; models are on rows as they are.
+class, as in `skgems.moments`; models are on rows as they are.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from ..inference import NodeSums
+from ..evaluation import NodeSums
 from ..moments import Likelihood
 
 # Step of differences in logits, a column's deviation long. Expectations have about

@@ -6,11 +6,11 @@ import numpy as np
 from scipy.sparse import issparse, sparray, spmatrix
 from sklearn.utils import check_random_state
 
+from ..asking import FineTuned, fine_tune_linear, train_plainly, tune_likelihood
+from ..compat import say
 from ..moments import move_to_origin
 from ..networks import Layers
-from ..progress import say
 from ..spaces import combine_metrics, diagonal
-from ..tuning import FineTuned, fine_tune_linear, train_plainly, tune_likelihood
 from ._stage import LinearMerge
 
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)

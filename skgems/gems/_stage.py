@@ -16,6 +16,7 @@ import numpy as np
 
 from ..asking import ask_inverse_temperature, kept_names, reason_of_trust
 from ..base import warn_user
+from ..compat import say
 from ..messages import Message
 from ..moments import (
     ROUNDING_OF_SUMS,
@@ -26,7 +27,6 @@ from ..moments import (
 )
 from ..networks import LayersBelow, as_two_logits
 from ..parties import Federation
-from ..progress import say
 from ..spaces import (
     EmptyIntersectionWarning,
     GoodEnoughSpace,

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..asking import ClassWeightWarning
 from ..base import MOST_LISTED, warn_user
+from ..compat import say
 from ..local import (
     LEFT_OUT,
     WITHHELD,
@@ -33,7 +34,6 @@ from ..moments import (
     weights_of,
 )
 from ..parties import shown_labels
-from ..progress import say
 from ..tasks import MomentsReply
 from ._penalties import NodePenalty, Penalty
 from ._problem import LinearModels, LinearNode

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..asking import request_to_retrain
+from ..asking import mean_parameters, request_to_retrain
+from ..compat import say
 from ..local import indices_of
 from ..messages import Message
 from ..moments import MOST_PARTS, ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import Coordinates, Layers, LayersBelow
-from ..progress import say
 from ..tasks import MomentsReply, RetrainReply
-from ..tuning import mean_parameters
 from ._last_layer import LastLayer, MergedLast
 from ._problem import LinearModels
 from ._terms import clusters_request

@@ -33,7 +33,6 @@ from ._flower_client import client_app
 from ._inspecting import Inspected, inspect
 from ._ledger import RowsChangedError, account_in, read_entries
 from ._ledger_store import (
-    PAUSE,
     LedgerBusyError,
     LedgerCopiedError,
     LedgerDamagedError,

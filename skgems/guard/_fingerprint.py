@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from ..datasets import as_groups
 from ..local import digest, local_model
+from ..parties import as_groups
 from ._row_digests import ROWS_AT_ONCE, RowDigests
 
 

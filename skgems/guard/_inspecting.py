@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
 
-from ..base import Page, ResultMixin, Table
+from ..base import WIDTH, Page, ResultMixin, Table, printable
 from ..messages import (
     TASKS,
-    WIDTH,
     Agreement,
     Message,
     asks,
@@ -18,12 +17,10 @@ from ..messages import (
     check_request,
     is_summary,
     naming,
-    printable,
     requests_in,
     says,
 )
 from ..parties import Summary, load_message
-from ..private import agreement_in_words
 from ._ledger import account_in, read_entries
 from ._ledger_store import LEDGER_FILE
 from ._overview import BESIDE_NOISE, KINDS, overview_of_reply, overview_of_request
@@ -222,7 +219,7 @@ def inspect(path, *, request=None, verbose=False) -> Inspected:
 
 def _inspected_agreement(path: Path) -> Inspected:
     agreement = Agreement.load(path)
-    sentences = agreement_in_words(agreement)
+    sentences = agreement.says
     return Inspected(
         path=os.fspath(path),
         kind="agreement",

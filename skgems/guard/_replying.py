@@ -12,7 +12,6 @@ from sklearn.utils import column_or_1d
 
 from ..base import keep_warnings_out_of_report, warn_user
 from ..compat import num_samples
-from ..datasets import as_groups
 from ..disclosure import (
     Disclosure,
     disclosure_of,
@@ -50,6 +49,7 @@ from ..networks import dropped_columns
 from ..parties import (
     RuledTable,
     any_rows_for,
+    as_groups,
     as_mask,
     cells_of,
     check_is_behind_front,

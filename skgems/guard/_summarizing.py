@@ -10,6 +10,7 @@ from typing import Self
 
 import numpy as np
 
+from ..compat import shown
 from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, naming
@@ -25,7 +26,6 @@ from ..parties import (
     warn_of_unseen_classes,
     without_small_classes,
 )
-from ..progress import shown
 from ._given_rows import check_chunks_stand_alone, raise_without_rows
 from ._noisy_summaries import summary_in_ledger, summary_with_noise
 

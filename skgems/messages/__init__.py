@@ -96,7 +96,9 @@ from ._summaries import (
     AnsweredWithin,
     AskedWithin,
     SummaryField,
+    check_is_of_request,
     check_summary,
+    check_summary_of_request,
     contents_of,
     disclosures_in,
     first_requests_in,
@@ -120,11 +122,9 @@ from ._tasks import (
 from ._terms import TERMS, Terms
 from ._told_numbers import ToldNumbers, told_in_words, told_numbers
 from ._words import (
-    WIDTH,
     counting,
     labels_and_counts,
     labels_of_features,
     listed,
-    printable,
     rows_in_words,
 )

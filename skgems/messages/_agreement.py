@@ -321,6 +321,8 @@ class Agreement(ResultMixin):
                 "Numbers about single rows may be sent: distances by which the model "
                 "may change before it loses a row, without saying which row."
             )
+        if self.method in TERMS:
+            sentences |= TERMS[self.method].sentences_on(self.settings)
         return sentences | self._sentences_on_the_parties()
 
     def _sentences_on_the_method(self) -> dict[str, str]:

@@ -187,7 +187,7 @@ class Limits(ResultMixin):
 
     def _page(self) -> Page:
         rows = [
-            [limit.name, getattr(self, limit.name), limit.metadata["unit"]]
+            [limit.name, getattr(self, limit.name), limit.metadata.get("unit", "")]
             for limit in fields(self)
         ]
         limits = Table(heads=["limit", "at most", "of"], rows=rows)

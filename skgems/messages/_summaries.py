@@ -80,6 +80,19 @@ def check_summary(content: Mapping) -> list[tuple[Message, Message]]:
     return pairs
 
 
+def check_summary_of_request(request: Message, reply: Message) -> None:
+    """Raise ValueError unless a reply is a summary, and is what was asked for."""
+    check_summary(reply.content)
+    check_is_of_request(reply_in(reply), request_in(request))
+
+
+def check_is_of_request(summary: Any, request: Any) -> None:
+    """Raise ValueError for a summary of another method than was asked for."""
+    for name in ("method", "settings"):
+        if getattr(summary, name) != getattr(request, name):
+            raise Place("summary").at(name).wrong("is not what was asked for")
+
+
 def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
     """Yield the requests within a first message with their replies, unchecked."""
     in_all = [task.name for task in TASKS.values() if task.is_in_all_summaries]

@@ -102,6 +102,14 @@ class Terms:
         """
         return cls()
 
+    @classmethod
+    def sentences_on(cls, settings: Mapping) -> dict[str, str]:
+        """Return sentences on parts of an agreement that other methods say otherwise.
+
+        ``settings`` are those of another party, and may be of any form.
+        """
+        return {}
+
     def first_requests(self, member: object = None, **options: object) -> list[Message]:
         """Return the requests within the first message, but for model and counts.
 

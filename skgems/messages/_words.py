@@ -36,15 +36,3 @@ def rows_in_words(n: float) -> str:
 def labels_and_counts(labels: Iterable, counts: Iterable) -> str:
     """Return labels in words, each with its number of rows."""
     return listed(f"{label!r}: {n:g}" for label, n in zip(labels, counts, strict=True))
-
-
-# Characters of a line of the legend, as many as lines of this code have.
-WIDTH = 88
-
-
-def printable(text: str) -> str:
-    """A line that cannot steer the terminal, whoever chose the names in it."""
-    return "".join(
-        character if character.isprintable() else repr(character)[1:-1]
-        for character in text
-    )

@@ -107,24 +107,24 @@ class GaussianLoss:
         return _Matrix(scatter=self.moments.covariance_within_parts(), size=1.0)
 
     @cached_property
-    def _class_covariances(self) -> "_ClassCovariances":
-        """Covariances of rows about parts' means, not shrunk.
+    def _class_covariances(self) -> "list[_Covariance]":
+        """Covariances of rows about parts' means, not shrunk: one for each class.
 
-        Very many classes all have the shared one (`shares_one_covariance`), as roots of
-        covariances of logits would take too long. A fit warns of this.
+        The last one is the shared matrix, for all classes that have no other.
         """
+        # Where classes are very many all of them have it (`shares_one_covariance`), as
+        # roots of covariances of logits would take too long. A fit warns of this.
         moments = self.moments
         shared = self.covariance_within_parts
         unscaled = np.ones(moments.n_features)
         all_classes = set(range(self.n_classes))
         if self.shares_one_covariance:
-            return _ClassCovariances(
-                of_own_matrix=[],
-                of_own_variances=[],
-                shared=_Covariance(
+            return [
+                _Covariance(
                     matrix=shared, classes=sorted(all_classes), scaling=unscaled
-                ),
-            )
+                )
+            ]
+        # In the order of groups.
         of_own_matrix = [
             _Covariance(
                 matrix=_Matrix(scatter=scatter, size=max(count, TINY)),
@@ -138,13 +138,10 @@ class GaussianLoss:
         of_own_variances = self._scaled_covariances(remaining)
         for covariance in of_own_variances:
             remaining -= set(covariance.classes)
-        return _ClassCovariances(
-            of_own_matrix=of_own_matrix,
-            of_own_variances=of_own_variances,
-            shared=_Covariance(
-                matrix=shared, classes=sorted(remaining), scaling=unscaled
-            ),
+        of_others = _Covariance(
+            matrix=shared, classes=sorted(remaining), scaling=unscaled
         )
+        return [*of_own_matrix, *of_own_variances, of_others]
 
     def _scaled_covariances(self, classes: set[int]) -> list["_Covariance"]:
         """The shared matrix, scaled to the variances of each class that has some."""
@@ -170,7 +167,7 @@ class GaussianLoss:
         Parts of one class with much the same variances have one covariance.
         """
         moments = self.moments
-        covariances = self._class_covariances.as_list()
+        covariances = list(self._class_covariances)
         of_class = np.empty(self.n_classes, dtype=np.intp)
         for g, covariance in enumerate(covariances):
             of_class[covariance.classes] = g
@@ -216,8 +213,8 @@ class GaussianLoss:
         return dict(zip(classes.tolist(), most.tolist(), strict=True))
 
     @cached_property
-    def _used_covariances(self) -> "_UsedCovariances":
-        """Return the covariances of all parts."""
+    def _used_covariances(self) -> "_PartCovariances":
+        """Return the covariances of all parts, without those that none of them has."""
         return self._part_covariances.used_by(slice(None))
 
     def value_and_gradient(
@@ -282,7 +279,7 @@ class GaussianLoss:
         return float(total), gradient
 
     def _root_batches(
-        self, used: "_UsedCovariances", contrast_rows: np.ndarray, n_points: int
+        self, used: "_PartCovariances", contrast_rows: np.ndarray, n_points: int
     ) -> Iterator["_RootBatch"]:
         """Roots of covariances, some at a time."""
         n_contrasts = len(contrast_rows)
@@ -420,23 +417,22 @@ class GaussianLoss:
         the sum is that of outputs.
         """
         moments = self.moments
-        covariances = self._class_covariances
+        *of_one_class, shared = self._class_covariances
+        of_own_matrix = [c for c in of_one_class if c.matrix is not shared.matrix]
+        of_own_variances = [c for c in of_one_class if c.matrix is shared.matrix]
         group_weights = np.zeros((len(moments.groups), *class_weights.shape[1:]))
-        if covariances.of_own_matrix:
+        if of_own_matrix:
             group_weights[moments.groups != SHARED] = _scatter_weights(
-                covariances.of_own_matrix, class_weights
+                of_own_matrix, class_weights
             )
         total = np.tensordot(moments.scatter, group_weights, (0, 0))
-        shared = covariances.shared
         total += np.multiply.outer(
             shared.matrix.scatter, shared.weight_of_scatter(class_weights)
         )
-        if covariances.of_own_variances:
+        if of_own_variances:
             # D Sigma D of the scalings D of several: Sigma times sum w d d^T.
-            weights = _scatter_weights(covariances.of_own_variances, class_weights)
-            scalings = np.stack(
-                [scaled.scaling for scaled in covariances.of_own_variances]
-            )
+            weights = _scatter_weights(of_own_variances, class_weights)
+            scalings = np.stack([scaled.scaling for scaled in of_own_variances])
             by_output = weights.reshape(len(weights), -1).T[:, :, None]
             rows = np.sqrt(np.maximum(by_output, 0.0)) * scalings
             scaled = np.moveaxis(shared.matrix.scatter * (rows.mT @ rows), 0, -1)
@@ -585,42 +581,22 @@ def _scatter_weights(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _ClassCovariances:
-    """Covariances of all classes: each class has exactly one."""
-
-    of_own_matrix: list[_Covariance]  # of one class each, in the order of groups
-    # The shared matrix, scaled to the variances of one class.
-    of_own_variances: list[_Covariance]
-    shared: _Covariance  # of all other classes, maybe of none
-
-    def as_list(self) -> list[_Covariance]:
-        return [*self.of_own_matrix, *self.of_own_variances, self.shared]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class _PartCovariances:
     """Covariances that parts have."""
 
     covariances: list[_Covariance]
     of_part: np.ndarray  # (n_parts,), the index of each part's covariance
 
-    def used_by(self, parts: np.ndarray | slice) -> "_UsedCovariances":
+    @cached_property
+    def scalings(self) -> np.ndarray:
+        """Return the scaling of each covariance, (n_covariances, n_features)."""
+        return np.stack([covariance.scaling for covariance in self.covariances])
+
+    def used_by(self, parts: np.ndarray | slice) -> "_PartCovariances":
+        """Return the covariances of some parts, without those that none of them has."""
         used, of_part = np.unique(self.of_part[parts], return_inverse=True)
         covariances = [self.covariances[g] for g in used]
-        return _UsedCovariances(
-            covariances=covariances,
-            scalings=np.stack([covariance.scaling for covariance in covariances]),
-            of_part=of_part,
-        )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _UsedCovariances:
-    """Covariances that some parts have, without those that none of them has."""
-
-    covariances: list[_Covariance]
-    scalings: np.ndarray  # (n_covariances, n_features)
-    of_part: np.ndarray  # (n_parts,), the index of each part's covariance
+        return _PartCovariances(covariances=covariances, of_part=of_part)
 
 
 class _Roots:

@@ -26,9 +26,9 @@ from ..base import (
     named_members,
     warn_user,
 )
+from ..compat import tracked
 from ..local import Description, LocalModel, local_model, net_of_state
 from ..networks import ModuleState, Network, final_step, is_fitted, union_of_classes
-from ..progress import tracked
 from ..steps import Front, front_of_content
 from ._fronts import fitted_without_learning, raise_front_not_fitted
 from ._nodes import check_feature_names, raise_without_classifier

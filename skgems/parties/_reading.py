@@ -25,12 +25,11 @@ from ..base import (
     validated_for_fit,
     warn_user,
 )
-from ..compat import safe_indexing
+from ..compat import safe_indexing, say
 from ..datasets import as_groups
 from ..disclosure import Disclosure, disclosure_within
 from ..local import LocalModel, Member
 from ..networks import Network
-from ..progress import say
 from ..steps import DocumentFront, Front, as_rows
 from . import _nodes
 from ._estimators import Members, Models, read_models
@@ -57,6 +56,7 @@ def read_parties(
     *,
     takes: Takes,
     members: Members,
+    reached: Sequence[str],
     simulation: Simulation | None,
     joined: Any,
     front: Front | None,
@@ -64,16 +64,16 @@ def read_parties(
 ) -> Federation:
     """Return the nodes and their rows, of what a user gave.
 
-    ``user_rows`` are as the front takes them, and ``simulation`` says how members are
-    trained if they are not fitted. ``joined`` is the run over the channel that the
-    members come from, or None; it is kept for later requests.
+    ``user_rows`` are as the front takes them, and their nodes are among those that are
+    ``reached``. ``simulation`` says how members are trained if they are not fitted.
+    ``joined``, which is kept for later requests, is the run over their channel or None.
     """
     members, rows = _read_members_and_rows(
         aggregator,
         user_rows,
         members=members,
         simulation=simulation,
-        reached=members.names if joined is None else joined.nodes.reached,
+        reached=reached,
         front=front,
         drops_front=takes.learnt,
     )

@@ -1,11 +1,11 @@
 """PFNM: one network of matched hidden units.
 
 `PFNMAggregator` takes fitted networks, with hidden layers of any widths, and makes one
-network whose units are atoms: each stands for units of several nodes. The mathematics
-is in the room `matching`; here are the estimator, its parameters of the search,
-`Matching`, and its rounds. ``_matching_fit.py`` has a fit from the first message to the
-last, ``_matcher.py`` one step of it, and ``_earlier_steps.py`` what ``update`` goes on
-from.
+network whose units are atoms: each stands for units of several nodes. `Matching` has
+the parameters of the search. ``_layer.py`` and ``_network.py`` match units by a
+Beta-Bernoulli process and know arrays only. ``_matching_fit.py`` has a fit from the
+first message to the last, ``_matcher.py`` one step of it, and ``_earlier_steps.py``
+what ``update`` goes on from.
 
 >>> import numpy as np
 >>> from sklearn.neural_network import MLPClassifier
@@ -17,7 +17,15 @@ from.
 True
 """
 
+from ._layer import NO_EVIDENCE, Atoms, History, LayerMatch, match_layer
 from ._matching_fit import PoorMatchWarning
+from ._network import (
+    NetworkMatch,
+    match_again,
+    match_networks,
+    merged_layers,
+    widen_classes,
+)
 from ._parameters import Matching
 from ._pfnm import PFNMAggregator
 

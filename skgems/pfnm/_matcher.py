@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..gems import NetworksMethod
-from ..matching import NetworkMatch, match_again, match_networks, merged_layers
 from ..networks import Network, one_per_layer
+from ._network import NetworkMatch, match_again, match_networks, merged_layers
 from ._parameters import Matching
 from ._stream import ClassShares, Stream, aligned_networks
 

@@ -12,17 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from ..asking import Run, ask_counts, warn_of_many_rows
+from ..asking import FineTunedNetwork, Run, ask_counts, warn_of_many_rows
 from ..base import SEEDS_BELOW, layer_attributes, warn_user
+from ..compat import say
 from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan, tuned_network
 from ..local import indices_of
-from ..matching import NetworkMatch
 from ..networks import Coordinates, Layers, LayersBelow, Network, union_of_classes
 from ..parties import Federation
-from ..progress import say
-from ..tuning import FineTunedNetwork
 from ._earlier_steps import EarlierSteps
 from ._matcher import Matcher
+from ._network import NetworkMatch
 from ._rounds import MatchingRounds, check_rounds
 from ._stream import Stream, activations_of, common_coordinates
 from ._terms import MatchingTerms

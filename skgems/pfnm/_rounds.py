@@ -8,12 +8,13 @@ import numpy as np
 
 from ..asking import TooFewNodesError, request_to_retrain
 from ..base import SEEDS_BELOW
+from ..compat import say
 from ..local import local_model
-from ..matching import NO_EVIDENCE, NetworkMatch, merged_layers
 from ..messages import Message
 from ..networks import Layers, Network
 from ..parties import Federation
-from ..progress import say
+from ._layer import NO_EVIDENCE
+from ._network import NetworkMatch, merged_layers
 from ._stream import Stream
 
 # Share of its estimator's learning rate at which a node trains on. Nodes have converged

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..gems import activation_of
-from ..matching import NetworkMatch, merged_layers, widen_classes
 from ..networks import Coordinates, Layers, Network
 from ..parties import Node
+from ._network import NetworkMatch, merged_layers, widen_classes
 
 # Which outgoing weight counts as zero: from the mean over the classes of a node, so far
 # on the way to the largest. A softmax subtracts the logarithm of a sum of exponentials,

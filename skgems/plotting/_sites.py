@@ -203,7 +203,7 @@ class CalibrationBySiteDisplay(_BySiteDisplay):
         curves = self._metrics_of_sites
         is_named = len(curves) <= _MOST_NAMED
         for k, (name, metrics) in enumerate(curves.items()):
-            predicted, observed, _ = _calibration_points(metrics.bins)
+            observed, predicted, _ = metrics.bins.calibration_curve(_N_POINTS)
             label = name
             if not is_named:
                 label = "a site" if k == 0 else None
@@ -211,7 +211,7 @@ class CalibrationBySiteDisplay(_BySiteDisplay):
             ax.plot(predicted, observed, label=label, **style)
         total = self.evaluation.total.by_class[self._judged_label]
         if total.bins is not None:
-            predicted, observed, n_rows = _calibration_points(total.bins)
+            observed, predicted, n_rows = total.bins.calibration_curve(_N_POINTS)
             label = f"all {len(curves)} sites"
             ax.plot(predicted, observed, color="black", linewidth=2.5, label=label)
             areas = _AREA_OF_TENTH * _N_POINTS * n_rows / n_rows.sum()
@@ -349,23 +349,6 @@ class CoefficientsDisplay(Display):
 def _is_intercept(name: str) -> bool:
     """Report whether a coefficient is an intercept, of all nodes or of one."""
     return name == "intercept" or name.startswith("intercept of ")
-
-
-def _calibration_points(bins: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return probabilities, shares of the class, and rows, of about ten points.
-
-    Bins that stand beside each other are put together until they have a tenth of all
-    rows.
-    """
-    shares, probabilities, n_rows = bins.calibration_curve()
-    # Rows up to the middle of a bin decide which tenth it belongs to.
-    middles = (np.cumsum(n_rows) - n_rows / 2.0) / n_rows.sum()
-    tenths = np.floor(_N_POINTS * middles).astype(int)
-    _, starts = np.unique(tenths, return_index=True)
-    n_of_points = np.add.reduceat(n_rows, starts)
-    predicted = np.add.reduceat(n_rows * probabilities, starts) / n_of_points
-    observed = np.add.reduceat(n_rows * shares, starts) / n_of_points
-    return predicted, observed, n_of_points
 
 
 def _style_of_site(k: int, *, is_named: bool) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from ..asking import Context, InProcess, Run, as_channel, check_reply_of
-from ..base import Page, Paragraph, Points, ResultMixin, Table, is_channel
+from ..base import Page, Paragraph, Points, ResultMixin, Table, is_channel, printable
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
 from ..local import Member
-from ..messages import Agreement, Message, listed, printable, reply_in
+from ..messages import Agreement, Message, listed, reply_in
 from ..parties import (
     check_no_label_missing_at,
     is_path,

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..asking import Context, Run, as_channel, check_reply_of, fit_front, front_plan
 from ..base import Records, is_channel
-from ..compat import HasMethods, StrOptions, fit_context
+from ..compat import HasMethods, StrOptions, fit_context, say, shown
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..messages import Agreement, Message, Reply, reply_in, write_bytes
 from ..parties import (
@@ -22,7 +22,6 @@ from ..parties import (
     ruled_column_member,
     warn_of_written_numbers,
 )
-from ..progress import say, shown
 from ..steps import Advanced, Front, as_rows, check_takes_any_columns, check_tree
 from ._terms import FrontTerms
 

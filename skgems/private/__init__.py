@@ -14,7 +14,7 @@ rows could have. `Charge` and `Spent` count what the vectors cost.
 """
 
 from ._accounting import Charge, NoisyPart, Spent, whole_number_epsilon
-from ._charges import agreement_in_words, charges_of, noise_of, noise_told
+from ._charges import charges_of, noise_of, noise_told
 from ._mending import MendedSums, mend
 from ._privacy import Privacy, raise_needs_more
 from ._rows import (

@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 
 from ..base import BaseAggregator
-from ..messages import TASKS, Agreement, Message, request_in, requests_in
+from ..messages import TASKS, Message, request_in, requests_in
 from ._accounting import Charge
-from ._rows import charge_of
-from ._terms import NoisyTerms
 from ._words import noise_in_words
 
 
@@ -33,25 +31,3 @@ def noise_told(aggregator: BaseAggregator) -> str:
     if aggregator.privacy is None:
         return ""
     return noise_of(aggregator._agreed_terms.first_requests())
-
-
-def agreement_in_words(agreed: Agreement) -> dict[str, str]:
-    """Return a sentence for each part of an agreement, those on noise included."""
-    sentences = agreed.says
-    if agreed.method != NoisyTerms.method:
-        return sentences
-    try:
-        terms = NoisyTerms.from_settings(agreed.settings, agreed.further_settings)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return sentences  # settings of strangers, which no node answers
-    charge = charge_of(terms.privacy)
-    if charge is not None:
-        sentences["noise"] = noise_in_words(charge)
-    return sentences | {
-        "tasks.join": (
-            "The server may ask once for one vector of sums of rows, with noise."
-        ),
-        "disclosure": (
-            "No rule of disclosure is applied, since the noise takes its place."
-        ),
-    }

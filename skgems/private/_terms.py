@@ -6,6 +6,8 @@ from typing import ClassVar, Self
 
 from ..messages import Message, Terms, requests_in
 from ._privacy import Privacy
+from ._rows import charge_of
+from ._words import noise_in_words
 
 # The task of the vector, see skgems.tasks.
 TASK = "noisy_sums"
@@ -40,6 +42,22 @@ class NoisyTerms(Terms, method="NoisySums"):
             raise ValueError(f"moments={moments!r:.40} of {cls.method} is no kind.")
         privacy = Privacy.from_settings(settings["privacy"])
         return cls(privacy=privacy, by_class=moments == "class")
+
+    @classmethod
+    def sentences_on(cls, settings: Mapping) -> dict[str, str]:
+        try:
+            charge = charge_of(cls.from_settings(settings, {}).privacy)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return {}  # which no node answers
+        return {
+            "tasks.join": (
+                "The server may ask once for one vector of sums of rows, with noise."
+            ),
+            "disclosure": (
+                "No rule of disclosure is applied, since the noise takes its place."
+            ),
+            "noise": "" if charge is None else noise_in_words(charge),
+        }
 
     def request(self) -> Message:
         """Return the only request."""

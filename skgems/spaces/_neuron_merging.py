@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..progress import tracked
+from ..compat import tracked
 from ._intersection import intersect
 from ._metric import TOLERANCE
 from ._neuron_pool import NeuronPool

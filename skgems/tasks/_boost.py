@@ -33,7 +33,7 @@ from ..trees import (
     unpacked_counts,
     unpacked_numbers,
 )
-from ._grow import GrowthRequest, check_leaves, has_grown_from
+from ._forests import GrowthRequest, check_leaves, has_grown_from
 from ._rows import rows_of_labels
 from ._shared import DisclosedReply, number_of_rows
 

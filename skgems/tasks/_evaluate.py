@@ -24,21 +24,16 @@ from ..messages import (
     ABSENT,
     MOST_FACTORS,
     MOST_MODELS,
-    MOST_ROWS,
-    ROUNDING,
     Array,
     Flag,
-    Number,
-    Part,
     Place,
     Request,
     Task,
     Text,
-    counting,
-    rows_in_words,
 )
 from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
+from ._judged_sums import SUMS_OF_JUDGING, JudgedSums, check_right, held_out_in_words
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import check_columns
 from ._rows import layer_outputs, rows_of_large_classes
@@ -55,15 +50,6 @@ from ._told import ToldParts, n_in_gradient, summed
 # ---- what fields say in figures ----------------------------------------------------
 
 
-def _sums_in_words(content: Mapping, reply: Mapping) -> str:
-    models = counting(np.size(content["right"]), "model")
-    return f"{rows_in_words(content['count'])}, {models}."
-
-
-def _held_out_in_words(content: Mapping, reply: Mapping) -> str:
-    return f"{rows_in_words(content['count'])}."
-
-
 def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
     effective_rows = np.ravel(content["effective_rows"])
     gradients = np.reshape(content["gradient"], (len(effective_rows), -1))
@@ -74,40 +60,7 @@ def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
     return words
 
 
-# ---- rules -------------------------------------------------------------------------
-
-
-def check_right(right: np.ndarray, count: float, place: Place) -> None:
-    """Raise ValueError for more rows that are right than there are."""
-    if np.max(right, initial=0.0) > count * (1.0 + ROUNDING):
-        raise place.at("right").wrong(f"are more than the {count:g} rows")
-
-
 # ---- fields ------------------------------------------------------------------------
-
-_OF_ONE_ROW = "A sum over a single row is the value of that row."
-_RIGHT = f"Number of rows that are predicted correctly. {_OF_ONE_ROW}"
-_LOSSES = f"Sum of the losses. {_OF_ONE_ROW}"
-_SUMS = {
-    "count": Number(high=MOST_ROWS, says="Number of rows.", detail=_sums_in_words),
-    "squares": Array(
-        "m?",
-        says=f"Sum of the squared logits. {_OF_ONE_ROW}",
-        low=0.0,
-        # Logits of NearestCentroid are squares of features themselves.
-        high=LARGEST**4,
-    ),
-    "right": sums("m?", says=_RIGHT, low=0.0),
-    "losses": sums("m? f", says=_LOSSES, low=0.0, nan=True),
-    "squared_gains": sums(
-        "m?",
-        says="Sum of the squared differences between the loss of a row and its loss "
-        f"under the first model. {_OF_ONE_ROW}",
-        low=0.0,
-        nan=True,
-        when=lambda request: request.of == "learning",
-    ),
-}
 
 
 class EvaluateRequest(Request):
@@ -134,27 +87,14 @@ class EvaluateRequest(Request):
         check_columns(self.columns, W.shape[-1], place)
 
 
-class JudgedSums(Part):
-    """Sums over rows that judge models."""
-
-    count: Annotated[float, _SUMS["count"]]
-    squares: Annotated[np.ndarray, _SUMS["squares"]]
-    right: Annotated[np.ndarray, _SUMS["right"]]
-    losses: Annotated[np.ndarray, _SUMS["losses"]]
-    squared_gains: Annotated[np.ndarray | None, _SUMS["squared_gains"]]
-
-    def check(self, place: Place) -> None:
-        check_right(self.right, self.count, place)
-
-
 class EvaluateReply(DisclosedReply):
     """Sums over the rows; of one model they have no axis of models."""
 
-    count: Annotated[float, _SUMS["count"]]
-    squares: Annotated[np.ndarray, _SUMS["squares"]]
-    right: Annotated[np.ndarray, _SUMS["right"]]
-    losses: Annotated[np.ndarray, _SUMS["losses"]]
-    squared_gains: Annotated[np.ndarray | None, _SUMS["squared_gains"]]
+    count: Annotated[float, SUMS_OF_JUDGING["count"]]
+    squares: Annotated[np.ndarray, SUMS_OF_JUDGING["squares"]]
+    right: Annotated[np.ndarray, SUMS_OF_JUDGING["right"]]
+    losses: Annotated[np.ndarray, SUMS_OF_JUDGING["losses"]]
+    squared_gains: Annotated[np.ndarray | None, SUMS_OF_JUDGING["squared_gains"]]
     gradient: Annotated[
         np.ndarray | None,
         sums(
@@ -179,7 +119,7 @@ class EvaluateReply(DisclosedReply):
         JudgedSums.table(
             default=ABSENT,
             says="The same sums over the rows that are held out.",
-            detail=_held_out_in_words,
+            detail=held_out_in_words,
         ),
     ]
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import Array, Place, Request, Table, Task
 from ._grow import GROW, GrowRequest, grow
-from ._halves import HALF_NAMES, members_of_halves
+from ._members_of_halves import HALF_NAMES, members_of_halves
 from ._shared import DisclosedReply
 
 # Both halves have the same classes, and as many features are drawn for each leaf.

@@ -10,22 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated
 
-import numpy as np
-
-from ..base import validated_rows_for_fit
 from ..local import (
-    HeldTables,
     Member,
     NodeShape,
     TooFewRowsError,
     check_cost_of_content,
     n_told_before,
-    opened_front,
-    ruled,
-    tables_that_hold,
 )
 from ..messages import (
-    COMMON,
     MOST_TEXT,
     Each,
     Json,
@@ -36,35 +28,24 @@ from ..messages import (
     SummaryField,
     Task,
     Text,
-    request_in,
-    task_named,
+    check_is_of_request,
 )
 from ..parties import (
-    AnyRows,
-    AnyRowsWithMissing,
     allows_missing,
-    cells_of,
-    halves_of,
-    member_of,
 )
 from ..steps import ColumnsError
 from ._join import (
     JOIN,
     JoinReply,
-    JoinRequest,
-    check_is_of_request,
     columns_described,
     join,
     sentences_of_summary,
     told_of_summary,
 )
+from ._members_of_halves import HALF_NAMES, members_of_halves
 from ._shared import DisclosedReply
+from ._sums_beside_others import JoinBehindFront, reasons_beside_others
 from ._told import ToldParts
-
-HALF_NAMES = ("first", "second")
-# Why there are no sums for a method, beside those for others.
-_TOO_MUCH = "beside the sums for other methods they would tell too much of so few rows"
-_NOT_BY_CLASS = "products of each class by itself would tell too much of so few rows"
 
 
 def check_halves(reply: "HalvesReply", request: "HalvesRequest", place: Place) -> None:
@@ -80,12 +61,6 @@ def check_halves(reply: "HalvesReply", request: "HalvesRequest", place: Place) -
         place_of_pair.deny(number not in asked, "was not asked for")
         for summary in pair.by_half.values():
             check_is_of_request(summary, asked[number])
-
-
-class JoinBehindFront(JoinRequest):
-    """The first message of a method, with its front."""
-
-    front: Annotated[Mapping | None, COMMON["front"]]
 
 
 class HalvesRequest(Request):
@@ -163,26 +138,6 @@ def _sentences(reply: HalvesReply) -> Iterator[tuple[str, Sentences]]:
         yield f"{number}.refused", Sentences(meaning=refusal)
 
 
-def half_of_rows(member: Member) -> np.ndarray:
-    """The half, 0 or 1, of each row that learns; -1 of those held out: (n_rows,)."""
-    learning_rows = np.arange(len(member.y))[member.learning]
-    return halves_of({member.name: learning_rows}, member.y, member.groups)
-
-
-def rows_behind_front(member: Member, front: Mapping | None) -> np.ndarray:
-    """All rows of the node as numbers, transformed if a front is asked for."""
-    if front is None:
-        X, _ = validated_rows_for_fit(AnyRows(), member.X)
-        return X
-    cells = cells_of(
-        member.disclosure,
-        member.y,
-        groups=member.groups,
-        halves=half_of_rows(member),  # -1 of those held out
-    )
-    return opened_front(front).transform(member.X, cells=cells)
-
-
 def halves(member: Member, request: HalvesRequest) -> HalvesReply:
     """Summarize the first half of the rows and of the second, by number.
 
@@ -200,7 +155,7 @@ def halves(member: Member, request: HalvesRequest) -> HalvesReply:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
     # Numbers about all rows are told of both halves.
     n_before = n_told_before(member) / len(HALF_NAMES)
-    reasons = _told_beside_others(members, asked=asked, n_before=n_before)
+    reasons = reasons_beside_others(members, asked=asked, n_before=n_before)
     for number, reason in reasons.items():
         del members[number]
         refused[number] = reason
@@ -218,100 +173,10 @@ def halves(member: Member, request: HalvesRequest) -> HalvesReply:
     return HalvesReply(joins=joins, refused=refused)
 
 
-def members_of_halves(
-    member: Member, front: Mapping | None, *, may_lack_values: bool
-) -> Iterator[tuple[str, Member]]:
-    """For either half its name, and the member that has its rows alone, transformed."""
-    half = half_of_rows(member)
-    X = rows_behind_front(member, front)
-    rows = AnyRowsWithMissing() if may_lack_values else AnyRows()
-    for k, name in enumerate(HALF_NAMES):
-        is_in_half = half == k
-        all_of_half = member_of(
-            rows,
-            None,
-            X[is_in_half],
-            member.y[is_in_half],
-            name=member.name,
-            groups=None if member.groups is None else member.groups[is_in_half],
-            sample_weight=(
-                None if member.weights is None else member.weights[is_in_half]
-            ),
-        )
-        under_rule = replace(
-            all_of_half,
-            disclosure=member.disclosure,
-            is_ruled=member.is_ruled,
-            is_changed=member.is_changed,
-            n_raw_columns=np.shape(member.X)[1] if front is not None else None,
-        )
-        yield name, ruled(under_rule.drop_small_classes())
-
-
 def _members_of_halves(member: Member, first: JoinBehindFront) -> dict[str, Member]:
     """Return the members that answer for the halves, by name, under one method."""
     may_lack_values = allows_missing(replace(first, front=None).as_message(JOIN.name))
     return dict(members_of_halves(member, first.front, may_lack_values=may_lack_values))
-
-
-def _told_beside_others(
-    members: dict[str, dict[str, Member]],
-    *,
-    asked: Mapping[str, JoinBehindFront],
-    n_before: float,
-) -> dict[str, str]:
-    """Return why sums of some methods may not be told of both halves, by number.
-
-    The other members are told here how their sums are made beside each other.
-    """
-    numbers = sorted(members, key=int)
-    by_class = {k for k in numbers if _kinds_asked(asked[k]) & {"auto", "class"}}
-    reasons: dict[str, str] = {}
-    held: dict[str, HeldTables] = {}
-    for name in HALF_NAMES:
-        numbers = [number for number in numbers if number not in reasons]
-        if len(numbers) < 2:
-            return reasons
-        held[name] = tables_that_hold(
-            members[numbers[0]][name],
-            {number: members[number][name].X for number in numbers},
-            by_class=by_class,
-            n_told_before=n_before,
-        )
-        reasons |= dict.fromkeys(set(numbers) - set(held[name].names), _TOO_MUCH)
-    own = set.intersection(*(half.by_class for half in held.values()))
-    for number in held[HALF_NAMES[-1]].names:
-        if "class" in _kinds_asked(asked[number]) and number not in own:
-            reasons[number] = _NOT_BY_CLASS
-            continue
-        members[number] = {
-            name: _member_beside_others(of_half, held[name], is_own=number in own)
-            for name, of_half in members[number].items()
-        }
-    return reasons
-
-
-def _member_beside_others(member: Member, held: HeldTables, *, is_own: bool) -> Member:
-    """Return the member of a half with the weights of all that is told of it."""
-    if held.weights is None:
-        return member
-    return replace(
-        member,
-        weights=held.weights,
-        may_tell_classes=is_own,
-        is_beside_others=True,
-        is_changed=True,
-    )
-
-
-def _kinds_asked(first: JoinBehindFront) -> set[str]:
-    """Return the kinds of moments that a method asks for."""
-    kinds = set()
-    for request in first.parts:
-        kind_of_moments = task_named(request.task).kind_of_moments
-        if kind_of_moments is not None:
-            kinds.add(kind_of_moments(request_in(request)))
-    return kinds
 
 
 def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:

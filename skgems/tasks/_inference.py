@@ -1,7 +1,7 @@
 """The task "inference": what coefficients and their standard errors are made of.
 
 At a model W, over rows z (extended by 1) with residuals r and probabilities p, the sums
-of gradient, information and products of scores are those of `skgems.inference`. Under a
+of gradient, information and products of scores are those of `skgems.moments`. Under a
 rule of disclosure their columns r, v z and r^2 z have to pass beside those that are
 told anyway: else only the first ones are told.
 """
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ..inference import (
+from ..evaluation import (
     columns_that_are_told,
     matrix_of_triangle,
     score_sums,

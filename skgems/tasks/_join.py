@@ -7,6 +7,7 @@ of other nodes.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+from ..compat import tracked
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import (
     MOST_TEXT,
@@ -17,35 +18,19 @@ from ..messages import (
     Json,
     Message,
     Place,
-    Reply,
     Request,
     Sentences,
     Task,
     Text,
     check_request,
-    check_summary,
+    check_summary_of_request,
     fields_of_disclosure,
-    reply_in,
-    request_in,
     sentences_of_fields,
 )
-from ..progress import tracked
 from ._counts import CountsReply, counts
 from ._describe import DescribeReply, describe
 from ._shared import MODEL_REVEALS, DisclosedReply
 from ._told import ToldParts
-
-
-def _check_joined(request: Message, reply: Message) -> None:
-    check_summary(reply.content)
-    check_is_of_request(reply_in(reply), request_in(request))
-
-
-def check_is_of_request(summary: "JoinReply", request: "JoinRequest") -> None:
-    """Raise ValueError unless a summary is what the request asked for."""
-    for name in ("method", "settings"):
-        if getattr(summary, name) != getattr(request, name):
-            raise Place("summary").at(name).wrong("is not what was asked for")
 
 
 def sentences_of_summary(reply: "JoinReply") -> Iterator[tuple[str, Sentences]]:
@@ -104,7 +89,7 @@ class JoinReply(DisclosedReply):
         Each(AnsweredWithin.fields, some=True, of=AnsweredWithin),
     ]
 
-    def parts(self) -> dict[str, Reply]:
+    def parts(self) -> dict[str, DisclosedReply]:
         """Return the replies that it holds, by their paths."""
         answers = {
             f"answers.{number}": answer.reply for number, answer in self.answers.items()
@@ -162,7 +147,7 @@ JOIN = Task(
     takes_weights=True,
     request=JoinRequest,
     reply=JoinReply,
-    reply_check=_check_joined,
+    reply_check=check_summary_of_request,
     begins_exchange=True,
     is_summary=True,
     summaries=lambda reply: [reply],

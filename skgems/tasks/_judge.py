@@ -32,9 +32,9 @@ from ..messages import (
 from ..moments import LOGIT_FACTORS, ROUNDING_OF_SUMS
 from ..networks import linear_logits
 from ..trees import Forest, bin_codes, mean_values
-from ._grow import FOREST_FIELDS, check_features, trees_are_sound
-from ._halves import HALF_NAMES, half_of_rows, rows_behind_front
+from ._forests import FOREST_FIELDS, check_features, trees_are_sound
 from ._layers import check_classes
+from ._members_of_halves import HALF_NAMES, half_of_rows, rows_behind_front
 from ._shared import (
     DisclosedReply,
     model_weights,
@@ -75,9 +75,6 @@ def losses_of_rows(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
     log_proba = log_softmax(logits, axis=1)[np.arange(len(codes)), codes]
     log_proba = np.where(codes < 0, -np.inf, log_proba)
     return -np.maximum(log_proba, np.log(_LEAST_PROBABILITY))
-
-
-# ---- rules -------------------------------------------------------------------------
 
 
 # ---- fields ------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from ..trees import (
     rounded_leaf_counts,
     unpacked_counts,
 )
-from ._grow import MOST_TREES
+from ._forests import MOST_TREES
 from ._shared import CLASSES, DisclosedReply, whole_number
 
 # Levels of a tree, each of which doubles its leaves: deeper trees have nearly as many

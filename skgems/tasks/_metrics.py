@@ -31,10 +31,10 @@ from ..messages import (
     Task,
 )
 from ..networks import LayersBelow
-from ._grow import check_features
+from ._forests import check_features
 from ._judge import FittedModel, model_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
-from ._rows import rows_of_large_classes
+from ._rows import inputs_to_judge_by, rows_of_large_classes
 from ._shared import DisclosedReply, whole_numbers
 
 # What is told of the aggregate and of the node's own model.
@@ -70,7 +70,7 @@ class MetricsRequest(Request):
     """The model, and from which probability on a row counts as positive."""
 
     model: Annotated[FittedModel, FittedModel.table()]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
     threshold: Annotated[float | None, Number(low=0.0, high=1.0, default=None)]
 
     def check(self, place: Place) -> None:
@@ -156,7 +156,7 @@ def metrics(member: Member, request: MetricsRequest) -> MetricsReply:
         "units": member.units("judging")[rows],
         "steps": _steps(member, X, codes, request),
     }
-    Z = LayersBelow.from_content(request.hidden).outputs(X)
+    Z = inputs_to_judge_by(member, request.hidden, rows)
     logits = model_logits(Z, model).astype(np.float64)
     told = told_of_model(logits, logits.argmax(axis=1), codes, **judging)
     own = None

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import issparse
 
-from ..local import Member, NodeShape, Rows, retrain_layers, stacked
+from ..local import Member, NodeShape, Rows, retrain_layers
 from ..messages import (
     Activations,
     Array,
@@ -22,9 +22,7 @@ from ..messages import (
 from ..moments import (
     SMALLEST,
     ClassMoments,
-    draw_rows,
     mean_log_loss,
-    working_bytes,
 )
 from ..networks import Coordinates, Layers, LayersBelow
 from ._layers import (
@@ -36,7 +34,7 @@ from ._layers import (
     transform_by_layers,
 )
 from ._models import check_columns
-from ._rows import layer_outputs, rows_of_labels
+from ._rows import MOST_DRAWN, layer_outputs, rows_of_labels, with_drawn_rows
 from ._shared import (
     AS_A_MODEL,
     MODEL_REVEALS,
@@ -48,10 +46,6 @@ from ._shared import (
 )
 from ._sums import FIELDS_OF_SUMS, sums_of_others_fit
 from ._train import check_has_not_diverged, loss_in_words
-
-# Rows drawn for each of the node's own, at most: an epoch takes five times as long.
-MOST_DRAWN = 4
-
 
 _TRAINED = f"The layers after training. {AS_A_MODEL}"
 
@@ -239,29 +233,8 @@ def _training_rows(
     if columns is not None:
         outputs = np.asarray(columns)[outputs]
     if others is not None:
-        X, outputs = _with_rows_of_others(X, outputs, others=others, seed=seed)
+        X, outputs = with_drawn_rows(X, outputs, others=others, seed=seed)
     return X, outputs, n_own_rows
-
-
-def _with_rows_of_others(
-    X: Rows, outputs: np.ndarray, *, others: ClassMoments, seed: int | None
-) -> tuple[Rows, np.ndarray]:
-    """The node's rows and their outputs, and after these others drawn from moments."""
-    # They are dense, also where the node's own are not, and are copied twice: they may
-    # take a quarter of working_memory, at 8 bytes a number.
-    n_rows_in_memory = working_bytes() // (4 * 8 * X.shape[1])
-    n_drawn = int(
-        min(
-            others.n_rows,
-            MOST_DRAWN * len(outputs),
-            max(n_rows_in_memory, 1),
-        )
-    )
-    X_drawn, outputs_drawn = draw_rows(others, n_drawn, random_state=seed)
-    X_drawn = X_drawn.astype(X.dtype)
-    if issparse(X):
-        X_drawn = csr_matrix(X_drawn)
-    return stacked([X, X_drawn]), np.concatenate([outputs, outputs_drawn])
 
 
 RETRAIN = Task(

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.sparse import csr_matrix, issparse
 
-from ..local import Member, Rows, indices_of, without_rare_values
+from ..local import Member, Rows, indices_of, stacked, without_rare_values
+from ..moments import ClassMoments, draw_rows, working_bytes
 from ..networks import LayersBelow
 
 
@@ -22,6 +24,19 @@ def layer_inputs(member: Member, role: str, hidden: LayersBelow | None) -> Rows:
     if hidden is None:
         return X
     return without_rare_values(member, hidden.outputs(X), role)
+
+
+def inputs_to_judge_by(
+    member: Member, hidden: LayersBelow | None, rows: np.ndarray
+) -> Rows:
+    """Return what enters a model that some of the judging rows judge.
+
+    Values that few rows of a class have are replaced under a rule, of rows that are
+    held out, too: areas under curves are told so exactly that they would show them.
+    """
+    X, _ = member.rows("judging")
+    outputs = layer_outputs(hidden, X)
+    return without_rare_values(member, outputs, "judging")[rows]
 
 
 def rows_of_labels(
@@ -62,3 +77,28 @@ def rows_of_large_classes(
     if is_shown.all():  # then no copy is made
         return X, codes, rows
     return X[is_shown], codes[is_shown], rows[is_shown]
+
+
+# Rows drawn for each of the node's own, at most: an epoch takes five times as long.
+MOST_DRAWN = 4
+
+
+def with_drawn_rows(
+    X: Rows, outputs: np.ndarray, *, others: ClassMoments, seed: int | None
+) -> tuple[Rows, np.ndarray]:
+    """The node's rows and their outputs, and after these others drawn from moments."""
+    # They are dense, also where the node's own are not, and are copied twice: they may
+    # take a quarter of working_memory, at 8 bytes a number.
+    n_rows_in_memory = working_bytes() // (4 * 8 * X.shape[1])
+    n_drawn = int(
+        min(
+            others.n_rows,
+            MOST_DRAWN * len(outputs),
+            max(n_rows_in_memory, 1),
+        )
+    )
+    X_drawn, outputs_drawn = draw_rows(others, n_drawn, random_state=seed)
+    X_drawn = X_drawn.astype(X.dtype)
+    if issparse(X):
+        X_drawn = csr_matrix(X_drawn)
+    return stacked([X, X_drawn]), np.concatenate([outputs, outputs_drawn])

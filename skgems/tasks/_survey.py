@@ -9,27 +9,17 @@ import numpy as np
 from ..local import Member, TooFewRowsError
 from ..messages import (
     ABSENT,
-    Array,
     Each,
     Labels,
-    Number,
     Place,
     Request,
     Table,
     Task,
-    Text,
     counting,
     listed,
     rows_in_words,
 )
-from ..moments import LARGEST
 from ..steps import (
-    KINDS_OF_COLUMNS,
-    MOST_CATEGORIES,
-    MOST_CHARACTERS_OF_CATEGORY,
-    MOST_GROUPS,
-    NUMBER_COLUMN,
-    TEXT_COLUMN,
     names_of_columns,
     survey_of_column,
     survey_of_table,
@@ -37,9 +27,13 @@ from ..steps import (
 from ._shared import (
     DisclosedReply,
     bound_on_rows,
-    come_together,
     number_of_rows,
-    whole_numbers,
+)
+from ._surveyed_columns import (
+    FIELDS_OF_COLUMN,
+    OF_COLUMNS,
+    check_sizes,
+    column_is_of_enough_rows,
 )
 
 # ---- what fields say in figures ----------------------------------------------------
@@ -67,59 +61,6 @@ def _kinds_in_words(content: Mapping, reply: Mapping) -> str:
 # ---- rules -------------------------------------------------------------------------
 
 
-def column_is_of_enough_rows(
-    told: Mapping, place: Place, *, n_rows: int, min_rows: int
-) -> None:
-    """Nothing that is told of a column is about a few rows, nor is what remains."""
-    n_known = told["known"]
-    _check_sizes([n_known, n_rows - n_known], place.at("known"), min_rows=min_rows)
-    place.deny(n_known > n_rows, "known", f"is {n_known}, but there are {n_rows} rows")
-    come_together(told, "means", "mean", place)
-    come_together(told, "means", "variance", place)
-    come_together(told, "labels", "counts", place)
-    come_together(told, "labels", "n_values", place)
-    if "means" in told:
-        place.deny("labels" in told, "labels", "stand beside means")
-        place.deny(told["kind"] != NUMBER_COLUMN, "means", "are not of numbers")
-        _check_means(told["means"], place.at("means"), most=n_known // min_rows)
-    if "labels" in told:
-        _check_categories(told, place, n_known=n_known, min_rows=min_rows)
-
-
-def _check_sizes(sizes: list, place: Place, *, min_rows: int) -> None:
-    """Raise ValueError for a number of rows between nothing and the bound."""
-    for size in sizes:
-        if 0 < size < min_rows:
-            raise place.wrong(
-                f"tells of {size} rows, fewer than min_rows={min_rows} of the node"
-            )
-
-
-def _check_means(means: np.ndarray, place: Place, *, most: int) -> None:
-    most = min(most, MOST_GROUPS)
-    if not 1 <= len(means) <= most:
-        raise place.wrong(f"are those of {len(means)} groups, not of 1 to {most}")
-    place.deny(bool((np.diff(means) < 0).any()), "are not in order")
-
-
-def _check_categories(
-    told: Mapping, place: Place, *, n_known: int, min_rows: int
-) -> None:
-    labels = told["labels"]
-    place.deny(len(set(labels)) < len(labels), "labels", "has a label twice")
-    are_texts = all(isinstance(label, str) for label in labels)
-    if labels and are_texts != (told["kind"] == TEXT_COLUMN):
-        raise place.at("labels").wrong("are not such as the column has")
-    if not are_texts and max(map(abs, labels)) > LARGEST:
-        raise place.at("labels").wrong(f"has numbers beyond {LARGEST:g}")
-    if are_texts and max(map(len, labels), default=0) > MOST_CHARACTERS_OF_CATEGORY:
-        raise place.at("labels").wrong("has texts that are too long")
-    counts = told["counts"].tolist()
-    n_others = n_known - sum(counts)
-    place.deny(n_others < 0, "counts", f"are of more than {n_known} rows")
-    _check_sizes([*counts, n_others], place.at("counts"), min_rows=min_rows)
-
-
 def check_columns(reply: "SurveyReply", place: Place) -> None:
     """Raise ValueError for columns without a name, or that tell of too few rows."""
     names = reply.names
@@ -131,7 +72,7 @@ def check_columns(reply: "SurveyReply", place: Place) -> None:
         raise place.at("columns").wrong(f"are {len(columns)}, not {len(names)}")
     n_rows = reply.n_rows
     min_rows = reply.min_rows
-    _check_sizes([n_rows], place.at("n_rows"), min_rows=min_rows)
+    check_sizes([n_rows], place.at("n_rows"), min_rows=min_rows)
     tables = {f"columns.{number}": told for number, told in columns.items()}
     if reply.classes is not None:
         tables["classes"] = reply.classes
@@ -141,24 +82,6 @@ def check_columns(reply: "SurveyReply", place: Place) -> None:
 
 # ---- fields ------------------------------------------------------------------------
 
-_OF_COLUMNS = (
-    "For each column what it holds and the number of values that are known. Of numbers "
-    "the mean, the variance, and means of groups of at least min_rows rows that are "
-    "neighbors in this column; under a rule rows have weights of 0.7 to 1 in these. "
-    "Else categories that at least min_rows rows have, and their counts. Nothing about "
-    "the values of columns that identify rows."
-)
-_CATEGORIES = Labels("l", default=ABSENT, most=MOST_CATEGORIES, says=_OF_COLUMNS)
-_COLUMN = {
-    "kind": Text(among=KINDS_OF_COLUMNS, says=_OF_COLUMNS),
-    "known": number_of_rows(says=_OF_COLUMNS),
-    "means": Array("n", default=ABSENT, says=_OF_COLUMNS),
-    "mean": Number(low=-LARGEST, high=LARGEST, default=ABSENT, says=_OF_COLUMNS),
-    "variance": Number(default=ABSENT, says=_OF_COLUMNS),
-    "labels": _CATEGORIES,
-    "counts": whole_numbers("l", default=ABSENT, says=_OF_COLUMNS),
-    "n_values": number_of_rows(default=ABSENT, says=_OF_COLUMNS),
-}
 _OF_CLASSES = (
     "The same about the labels: the number of rows of each class that at least "
     "min_rows rows have."
@@ -179,11 +102,16 @@ class SurveyReply(DisclosedReply):
     names: Annotated[
         list, Labels(says="Names of the columns.", detail=_columns_in_words)
     ]
-    columns: Annotated[Mapping, Each(_COLUMN, says=_OF_COLUMNS, detail=_kinds_in_words)]
+    columns: Annotated[
+        Mapping, Each(FIELDS_OF_COLUMN, says=OF_COLUMNS, detail=_kinds_in_words)
+    ]
     classes: Annotated[
         Mapping | None,
         Table(
-            {name: replace(field, says=_OF_CLASSES) for name, field in _COLUMN.items()},
+            {
+                name: replace(field, says=_OF_CLASSES)
+                for name, field in FIELDS_OF_COLUMN.items()
+            },
             default=ABSENT,
         ),
     ]

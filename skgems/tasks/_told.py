@@ -20,7 +20,7 @@ def summed(sizes: Mapping[object, float], n_numbers: float) -> ToldNumbers:
     )
 
 
-def alone(n_numbers: int, n_rows: float) -> ToldNumbers:
+def each_of_one_row(n_numbers: int, n_rows: float) -> ToldNumbers:
     """Return numbers of which each is of a single one of some rows."""
     return ToldNumbers(
         rows={(None, None): n_rows}, n_numbers=n_numbers, of_a_row=np.inf

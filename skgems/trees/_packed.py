@@ -37,7 +37,7 @@ def packed_cells(cells: Cells, n_cells: int) -> np.ndarray:
 
 
 def _distances(indices: np.ndarray) -> np.ndarray:
-    """How far each index is from the one before; the first one from -1."""
+    """Return how far each index is from the one before; the first one from -1."""
     distances = indices.copy()
     distances[1:] -= indices[:-1]
     distances[:1] += 1

@@ -31,6 +31,7 @@ from skgems import (
     combine,
 )
 from skgems.asking import Nodes
+from skgems.base import as_markdown
 from skgems.datasets import load_penguins
 from skgems.gems import Spaces
 from skgems.guard import reply_to
@@ -335,10 +336,11 @@ def test_a_model_card_has_the_report_parameters_and_digests(
     path = tmp_path / "MODEL.md"
     aggregator_of_summaries.model_card(path, X=X[TEST], y=Y[TEST], nodes=ISLANDS[TEST])
     card = path.read_text(encoding="utf-8")
-    assert report.to_markdown() in card
-    assert "- random_state: `0`" in card
+    assert report.to_markdown().partition("\n\n")[0] in card
+    assert report.doubts and all(f"- {doubt}" in card for doubt in report.doubts)
+    assert "| random_state | 0 |" in card
     assert all(summary.message.digest in card for summary in summaries)
-    assert "- estimators" not in card
+    assert "| estimators |" not in card
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -516,7 +518,8 @@ def test_classes_that_are_never_predicted_are_doubts(tmp_path):
     assert "'rare'" in doubt_about_class and "min_rows" in doubt_about_class
     assert escape(doubt_about_class) in agg.report()._repr_html_()
     agg.model_card(tmp_path / "card.md")
-    assert doubt_about_class in (tmp_path / "card.md").read_text(encoding="utf-8")
+    card = (tmp_path / "card.md").read_text(encoding="utf-8")
+    assert as_markdown(doubt_about_class) in card
 
 
 def test_classes_of_as_many_rows_as_min_rows_are_no_doubts():
@@ -620,11 +623,11 @@ def test_a_legend_is_in_every_form_of_a_report(aggregator_with_spaces, tmp_path)
     text = " ".join(str(report).split())
     for sentence in report.legend.values():
         assert f": {sentence}" in text
-        assert f"<dd>{escape(sentence)}</dd>" in report._repr_html_()
+        assert f"</strong>: {escape(sentence)}</li>" in report._repr_html_()
         assert f": {sentence}" in report.to_markdown()
     aggregator_with_spaces.model_card(tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert "- in good-enough space: Whether" in card
+    assert "- **in good-enough space**: Whether" in card
 
 
 def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():

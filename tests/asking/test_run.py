@@ -18,10 +18,10 @@ from skgems.asking import (
     run,
 )
 from skgems.averaging import CoLearning, Schedule
+from skgems.compat import showing
 from skgems.local import clear_cache
 from skgems.messages import TASKS, Reply, Request, Task
 from skgems.parties import reply_as_message as answer
-from skgems.progress import showing
 
 
 def answer_by(function, member, request):

@@ -11,8 +11,8 @@ from sklearn.model_selection import GridSearchCV
 
 import skgems
 from skgems import ModelAveragingAggregator
+from skgems.asking import learning_rates
 from skgems.averaging import Schedule
-from skgems.tuning import learning_rates
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -82,7 +82,7 @@ from skgems import (  # noqa: E402
     PooledTransformer,
     merge_forests,
 )
-from skgems.candidates._candidates import candidates  # noqa: E402
+from skgems.ensembles._candidates import candidates  # noqa: E402
 from skgems.pooled._classifiers import KINDS as POOLED  # noqa: E402
 from skgems.steps import Backbone, Columns, RandomFeatures, as_rows  # noqa: E402
 from skgems.steps._kinds import KINDS  # noqa: E402

@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression
 
 import skgems
 from skgems import GEMSLogisticAggregator, combine, describe
+from skgems.evaluation import Heterogeneity, Inference
 from skgems.gems import Candidates
 from skgems.guard import Agreement, Limits
 from skgems.guard import inspect as inspect_file
-from skgems.inference import Heterogeneity, Inference
 from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
 
 # As many lines as a screen has.
@@ -106,6 +106,8 @@ def results_of_50_nodes():
         "Intersection": intersect(spaces),
         "Limits": Limits(),
         "Message": summary.message,
+        "Evaluation": agg.evaluate(X, y, nodes),
+        "Report": agg.report(X, y, nodes),
         "Summary": summary,
         "history_": agg.history_,
         "node_scores_": agg.node_scores_,
@@ -114,9 +116,10 @@ def results_of_50_nodes():
 
 
 NAMES = [
-    *("Agreement", "Candidates", "Choice", "Description", "GoodEnoughSpace"),
-    *("Heterogeneity", "Inference", "Intersection", "Limits", "Message", "Summary"),
-    *("history_", "node_scores_", "trust_"),
+    *("Agreement", "Candidates", "Choice", "Description", "Evaluation"),
+    "GoodEnoughSpace",
+    *("Heterogeneity", "Inference", "Intersection", "Limits", "Message", "Report"),
+    *("Summary", "history_", "node_scores_", "trust_"),
 ]
 
 
@@ -180,7 +183,7 @@ def test_every_public_class_of_results_has_a_view():
     assert without <= {
         *("Accuracy", "Criterion", "GramMetric", "LogLoss"),
         *("Disclosure", "Federation", "Method", "Node"),
-        *("ClassMetrics", "Evaluation", "ScoreBins", "SiteMetrics"),
+        *("ClassMetrics", "ScoreBins", "SiteMetrics"),
     }
 
 

@@ -80,7 +80,10 @@ def test_an_exchange_has_the_bits_of_a_fit_in_one_process(case, tmp_path):
         for message in in_process.history_
         if message["task"] not in first_tasks
     ]
-    assert [message["task"] for message in fitted.history_] == ["join", *later_tasks]
+    # A report also asks how good the model is, site by site.
+    tasks = [message["task"] for message in fitted.history_]
+    assert tasks == ["join", *later_tasks, "metrics"]
+    assert list(fitted.evaluation_.sites) == NAMES
     if hasattr(in_process, "node_scores_"):
         for name in ("n_rows", "local", "aggregate", "loss", "radius"):
             np.testing.assert_array_equal(

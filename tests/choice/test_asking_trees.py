@@ -15,9 +15,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skgems import PooledAggregator, answer, combine
 from skgems.asking import Message, Nodes, RepliesMissingError
-from skgems.candidates import _combine
 from skgems.channels import Folder
 from skgems.choice import Candidate, choose_over
+from skgems.ensembles import _combine
 from skgems.guard import Limits, NotAgreedError, reply_to
 from skgems.parties import halves_of
 

@@ -154,6 +154,7 @@ def test_a_summary_needs_no_request_to_be_inspected(reply_of_lyon):
         ),
         ("inspect", ["FILE", "--json"]),
         ("combine", ["FOLDER", "--out", "--leave-out", "--public-keys"]),
+        ("evaluate", ["FOLDER", "--out", "--threshold", "--public-keys"]),
         ("inference", ["FOLDER", "--out", "--reference", "--site-intercepts"]),
         ("start", ["FOLDER", "--method", "--nodes", "--set"]),
         ("keys", ["PATH"]),

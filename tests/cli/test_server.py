@@ -167,11 +167,26 @@ def lines_of_table(out):
     return lines
 
 
+def test_a_card_asks_the_nodes_and_is_written(work, capsys):
+    assert start_study("--set", "random_state=0") == 0
+    combine = ["combine", "study", "--card", "MODEL.md", "--out", "model.joblib"]
+    for number in (1, 2, 3):
+        assert main(combine) == 3  # replies are missing
+        answer_all(number)
+    assert main(combine) == 0
+    out = capsys.readouterr().out
+    assert "Model card written to MODEL.md. Fill in its parts 'To fill in'." in out
+    card = Path("MODEL.md").read_text(encoding="utf-8")
+    assert "### Calibration" in card
+    assert card.count("**To fill in**:") > 5
+
+
 def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
     assert start_study("--set", "n_rounds=3", "random_state=0") == 0
     tasks, out = complete_exchange(capsys)
     # A node may tell no gradient, and without one there are no further rounds.
-    assert (tasks[0], set(tasks[1:-1]), tasks[-1]) == ("join", {"evaluate"}, "score")
+    assert (tasks[0], set(tasks[1:-2])) == ("join", {"evaluate"})
+    assert tasks[-2:] == ["score", "metrics"]
     assert f"in {len(tasks)} messages." in out
     agg = fit_in_process()
     model = joblib.load("model.joblib")

@@ -78,6 +78,18 @@ def test_under_a_rule_numbers_are_multiples_and_right_on_average():
     np.testing.assert_allclose(below, np.cumsum(exact.positives), atol=10 / 8)
 
 
+@pytest.mark.parametrize("n_rows", [60, 300])
+def test_curves_are_within_a_bin_of_those_of_the_rows(n_rows):
+    scores, is_positive = make_scores(n_rows)
+    exact = told_of_class(scores, is_positive, scores > 0).metrics("ill").bins
+    for seed in range(50):
+        told = told_of_class(scores, is_positive, scores > 0, steps=steps_of(seed))
+        bins = told.metrics("ill").bins
+        for name in ("positives", "negatives"):
+            below = np.cumsum(getattr(bins, name)) - np.cumsum(getattr(exact, name))
+            assert np.abs(below).max() <= 10 and below[-1] == 0
+
+
 @pytest.mark.parametrize("n_positive", [0, 9, 10])
 def test_a_class_of_few_rows_is_not_told(n_positive):
     scores, _ = make_scores(60)

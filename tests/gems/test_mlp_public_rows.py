@@ -14,12 +14,12 @@ from scipy.special import softmax
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.asking import fine_tune_network, tune_likelihood
+from skgems.asking._penalised import deal_folds
+from skgems.asking._tuned_likelihood import FEW_ROWS, fit_roughly
 from skgems.gems import HiddenLayers, Moments
 from skgems.moments import fit_inverse_temperature, log_losses
 from skgems.networks import Layers
-from skgems.tuning import fine_tune_network, tune_likelihood
-from skgems.tuning._likelihood import FEW_ROWS, fit_roughly
-from skgems.tuning._penalised import deal_folds
 
 
 @call_once

@@ -13,11 +13,11 @@ from scipy.special import log_softmax, softmax
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.asking._tuned_network import NETWORK_STRENGTHS
 from skgems.gems import Spaces
 from skgems.moments import fit_inverse_temperature
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.spaces import Sampled
-from skgems.tuning._network import NETWORK_STRENGTHS
 
 
 def gems(estimators, **parameters):
@@ -297,7 +297,9 @@ def test_losses_and_confidence_are_of_rows_that_did_not_train(monkeypatch):
         seen.append((logits, factor))
         return factor
 
-    monkeypatch.setattr("skgems.tuning._network.fit_inverse_temperature", fit_and_note)
+    monkeypatch.setattr(
+        "skgems.asking._tuned_network.fit_inverse_temperature", fit_and_note
+    )
     start = deepcopy(aggregate)
     fine_tuning = aggregate.fine_tune(X, y).fine_tuning_
     assert np.isfinite(fine_tuning.strengths[1])

@@ -258,6 +258,14 @@ def test_a_server_that_asks_for_a_summary_gets_the_one_that_was_made(state):
     assert_allclose(account_in(state).spent.epsilon, 1.0)
 
 
+def test_nearly_the_same_rows_get_no_summary_after_a_reply_without_noise(state):
+    agreement, join = begin_exchange()
+    answer(join, state, agreement=agreement)
+    for rows, y in ((X, Y), (X[1:], Y[1:])):
+        with pytest.raises(NoiseSpentError, match="were told of without noise"):
+            summary_with_noise(state, rows, y)
+
+
 def test_rows_of_one_person_are_one_charge(state):
     pytest.importorskip("opendp")
     summary_with_noise(state, rows_of_one=2)

@@ -272,6 +272,7 @@ def test_every_task_of_networks_can_be_inspected(inspections_of_networks):
         "space",
         "evaluate",
         "score",
+        "metrics",
     }
 
 
@@ -313,6 +314,7 @@ def test_rounds_of_a_merged_network_bring_clusters_of_others(tmp_path):
         "retrain",
         "evaluate",
         "score",
+        "metrics",
     }
     request, reply = inspections["retrain"]
     assert "clusters of other nodes' rows" in request.says["others"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.preprocessing import PowerTransformer
 
-from skgems.candidates import _candidates
+from skgems.ensembles import _candidates
 from skgems.steps import RandomFeatures
 
 
@@ -19,7 +19,7 @@ def use_few_features(monkeypatch):
     def kernel(*, n_components, **settings):
         return RBFSampler(n_components=n_components // 10, **settings)
 
-    module = "skgems.candidates._candidates"
+    module = "skgems.ensembles._candidates"
     monkeypatch.setattr(f"{module}.RandomFeatures", random_features)
     monkeypatch.setattr(f"{module}.RBFSampler", kernel)
 
@@ -37,5 +37,5 @@ def use_no_powers(monkeypatch):
 
     for module in ("_candidates", "_combine"):
         monkeypatch.setattr(
-            f"skgems.candidates.{module}.candidates_of_rows", without_powers
+            f"skgems.ensembles.{module}.candidates_of_rows", without_powers
         )

@@ -15,6 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
+from skgems.asking import tune_likelihood
 from skgems.datasets import partition_dirichlet
 from skgems.gems import Moments, Rounds
 from skgems.moments import (
@@ -26,7 +27,6 @@ from skgems.moments import (
 )
 from skgems.networks import LayersBelow
 from skgems.pfnm import PoorMatchWarning
-from skgems.tuning import tune_likelihood
 
 
 def networks(simulated, hidden=(8,)):

@@ -13,10 +13,10 @@ from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 
 from skgems import PFNMAggregator
+from skgems.asking import fine_tune_network
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.pfnm import Matching
 from skgems.pfnm._stream import common_part
-from skgems.tuning import fine_tune_network
 
 
 def network(coefs, biases, n_classes=3, *, classes=None, activation="tanh", **trainer):

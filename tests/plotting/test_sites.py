@@ -15,10 +15,10 @@ from skgems.evaluation import (  # noqa: E402
     EDGES,
     ClassMetrics,
     Evaluation,
+    Inference,  # noqa: E402
     ScoreBins,
     SiteMetrics,
 )
-from skgems.inference import Inference  # noqa: E402
 from skgems.plotting import (  # noqa: E402
     CalibrationBySiteDisplay,
     CoefficientsDisplay,

@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 
 from skgems import Disclosure
-from skgems.inference import matrix_of_triangle
+from skgems.evaluation import matrix_of_triangle
 from skgems.local import Member, ruled
 from skgems.messages import TASKS
 

@@ -12,8 +12,8 @@ from helpers.tasks import ALL_CLASSES, ask, class_codes, make_member, make_model
 from sklearn.dummy import DummyClassifier
 
 from skgems import Disclosure
+from skgems.evaluation import matrix_of_triangle, score_sums
 from skgems.guard import Limits
-from skgems.inference import matrix_of_triangle, score_sums
 from skgems.local import LimitError, Member, NodeShape, ruled
 from skgems.messages import TASKS
 from skgems.tasks._inference import InferenceReply, InferenceRequest

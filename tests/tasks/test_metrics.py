@@ -73,6 +73,27 @@ def test_classes_of_few_rows_are_not_told(min_rows):
     np.testing.assert_array_equal(told["positives"].any(axis=1), is_told)
 
 
+@pytest.mark.parametrize("n_rare", [2, 3])
+def test_values_of_few_rows_are_not_told_though_they_only_judge(n_rare):
+    """Two women among the rows that are held out would show in an area."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=120), np.zeros(120)])
+    y = np.array(["a", "b"])[np.arange(120) % 2]
+    X[60 : 60 + 2 * n_rare : 2, 1] = 1.0
+    node = Member.from_estimator("lyon", LogisticRegression().fit(X, y), X, y)
+    node = replace(
+        node,
+        judging=np.arange(60, 120),
+        moments=np.arange(60),
+        training=np.arange(60),
+        disclosure=Disclosure(),
+    )
+    W = np.zeros((3, 2))
+    W[1, 1] = 50.0
+    told = ask("metrics", node, model={"labels": ["a", "b"], "W": W})
+    assert (told["auc"][0] != 0.5) == (n_rare == 3)
+
+
 def test_no_rows_are_no_error():
     node = make_member(judging=np.zeros(0, dtype=int))
     told = ask("metrics", node, model=MODEL)

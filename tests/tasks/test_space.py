@@ -33,7 +33,7 @@ from skgems.spaces import (
     as_criterion,
     as_geometry,
 )
-from skgems.tasks._space import SpaceReply as SpaceContent
+from skgems.tasks._space_fields import SpaceReply as SpaceContent
 
 
 @dataclass(frozen=True, kw_only=True)
