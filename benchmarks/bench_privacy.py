@@ -9,6 +9,7 @@ standard error, in thousandths.
 - no noise: a logistic regression on all rows, and the same sums with hardly any noise;
 - one total: the noise is drawn once, as by one node or by sealed sums;
 - five and fifty nodes: each draws noise of its own, rows are dealt at random;
+- moments='class': one total with a matrix of each class;
 - local models: the mean of five logistic regressions, each on a fifth of the rows;
 - AdaSSP: a ridge regression of such a total (Wang, 2018), with its noise in the same
   shares;
@@ -39,8 +40,8 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSLogisticAggregator, Privacy
 from skgems.datasets import load_penguins
 from skgems.private import (
+    NoisySums,
     PrivateRows,
-    SharedSums,
     bounds_of,
     layout_of,
     sigma_of,
@@ -164,7 +165,9 @@ class Split:
 # ---- methods -------------------------------------------------------------------------
 
 
-def aggregate(split: Split, epsilon: float, *, n_nodes: int) -> float:
+def aggregate(
+    split: Split, epsilon: float, *, n_nodes: int, moments: str = "auto"
+) -> float:
     """Return the accuracy of the aggregate of nodes that each draw noise."""
     X, y = split.rows
     nodes = np.random.default_rng(split.seed).permutation(len(y)) % n_nodes
@@ -209,19 +212,20 @@ def ada_ssp(split: Split, epsilon: float) -> float:
         parts=partial(list, [(X, y)]),
         rng_for=lambda vector: np.random.default_rng([split.seed_of_noise, 7]),
     )
-    sums = SharedSums.from_vector(
+    sums = NoisySums.from_vector(
         rows.noisy_vector(privacy), layout_of(privacy), sigma=sigma_of(privacy)
     )
-    n_columns = len(sums.products)
+    (products,) = sums.products
+    n_columns = len(products)
     deviation = sums.deviations[2]
     edge = deviation * np.sqrt(2.0 * n_columns)
-    least = max(np.linalg.eigvalsh(sums.products)[0], 0.0)
+    least = max(np.linalg.eigvalsh(products)[0], 0.0)
     penalty = max(0.0, edge - least) + 1e-3
     counts = np.maximum(sums.counts, 1.0)
     total = sums.sums.sum(axis=0)
     left = np.block(
         [
-            [sums.products, total[:, None]],
+            [products, total[:, None]],
             [total[None], np.array([[counts.sum()]])],
         ]
     )
@@ -287,6 +291,7 @@ OF_EPSILON: dict[str, Callable[[Split, float], float]] = {
     "one total": partial(aggregate, n_nodes=1),
     "five nodes": partial(aggregate, n_nodes=5),
     "fifty nodes": partial(aggregate, n_nodes=50),
+    "moments='class'": partial(aggregate, n_nodes=1, moments="class"),
     "AdaSSP, one total": ada_ssp,
 }
 

@@ -307,6 +307,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "classes": (Privacy,),
         "high": (Privacy,),
         "low": (Privacy,),
+        "moments": (LINEAR,),
         "privacy": (LINEAR, PooledAggregator),
     },
     "spaces": {
