@@ -7,10 +7,11 @@ Four hospitals have examined patients for heart disease. Nobody dealt these pati
 the hospitals at random. At one hospital 36 % are ill and at another one 93 %, and three
 hospitals have hardly measured what the first one has always measured.
 
-The example begins with four CSV files and ends with a model card. Each hospital looks
-at its gaps, all agree on how to fill them, each sends sums over its rows, and a server
-makes one classifier. Then each hospital judges it on rows that did not make it. The
-page :ref:`as_it_grew` of the guide explains the steps and has more measurements.
+The example begins with four CSV files, and goes from the first table of the study to
+its model card. Each hospital looks at its gaps, all agree on how to fill them, each
+sends sums over its rows, and a server makes one classifier. Then each hospital judges
+it on rows that did not make it. The page :ref:`as_it_grew` of the guide explains the
+steps and has more measurements.
 
 The tables are by A. Janosi, W. Steinbrunn, M. Pfisterer and R. Detrano (Heart Disease,
 UCI Machine Learning Repository, 1988, https://doi.org/10.24432/C52P4X, CC BY 4.0).
@@ -33,8 +34,16 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skgems import EnsembleAggregator, Exchange, GEMSLogisticAggregator, answer
+from skgems import (
+    EnsembleAggregator,
+    Exchange,
+    GEMSLogisticAggregator,
+    answer,
+    describe,
+    survey,
+)
 from skgems.parties import ClassesLeftOutWarning
+from skgems.plotting import CalibrationBySiteDisplay, RocBySiteDisplay
 
 # %%
 # Four tables
@@ -89,6 +98,18 @@ ax.set_title("Missing values (%)")
 plt.show()
 
 # %%
+# The first table of the study
+# ----------------------------
+# Each hospital sends a survey: numbers of patients, means and quartiles, each about at
+# least ten patients. The table that a paper begins with is made of the surveys. *SMD*
+# is the largest standardized difference between two hospitals.
+
+surveys = [
+    survey(X.drop(columns="hospital"), y, name=name) for name, (X, y) in tables.items()
+]
+print(describe(summaries=surveys).table_one())
+
+# %%
 # All agree on a front
 # --------------------
 # A *front* is made of the steps before the classifier. Columns are scaled by the mean
@@ -117,8 +138,8 @@ front = make_column_transformer(
 # Each hospital answers
 # ---------------------
 # The server writes requests into a folder, and each hospital answers with a file: one
-# for the front, one for the model, and one that judges the model. A fifth of the rows
-# of each hospital only judge.
+# for the front, one for the model, and two that judge the model. A fifth of the rows of
+# each hospital only judge.
 #
 # Only 8 patients in Switzerland are not ill. A hospital keeps back what it knows about
 # classes of fewer than ten rows, so the server learns nothing about them. A warning at
@@ -145,16 +166,39 @@ while (model := exchange.step()) is None:
         )
 
 # %%
-# The model and its card
-# ----------------------
+# The report
+# ----------
 # The report says how good the classifier is at each hospital, and gives reasons to
-# doubt it. The card has the same for people who get the model later. Beside each
-# accuracy stands the share of the largest class, which is the accuracy of always
-# predicting this class. Switzerland left its small class out, so the classifier is
-# judged there on ill patients alone. An accuracy of 1.000 says nothing then.
+# doubt it. Switzerland left its small class out, so the classifier is judged there on
+# ill patients alone. Nothing can be said there of how well it tells ill from other
+# patients.
 
 print(model.report())
+
+# %%
+# Pictures of the same numbers
+# ----------------------------
+# The hospitals have told numbers of patients by bins of probability. The curves are
+# drawn from these, so no patient's own probability is known. The numbers are multiples
+# of ten. Too few patients judged at each hospital for a curve of its own.
+
+figure, axes = plt.subplots(1, 2, figsize=(9, 6), layout="constrained")
+RocBySiteDisplay.from_evaluation(model.evaluation_, ax=axes[0])
+CalibrationBySiteDisplay.from_evaluation(model.evaluation_, ax=axes[1])
+plt.show()
+
+# %%
+# The model card
+# --------------
+# The card is for people who get the model later, and for those who decide about it.
+# Only the hospitals know what the model is for, and who answers for it. These parts
+# begin with *To fill in*.
+
 model.model_card(folder / "MODEL.md")
+card = (folder / "MODEL.md").read_text(encoding="utf-8")
+for line in card.splitlines():
+    if line.startswith(("#", "**To fill in**")):
+        print(line)
 
 # %%
 # Each hospital gets a plain pipeline of scikit-learn, which fills gaps by itself.

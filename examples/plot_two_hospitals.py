@@ -256,5 +256,29 @@ print("""
 What to try next
   skgems.combine(clfs, X, y, nodes=sites)   several ways, the best kept
   examples/plot_what_a_summary_says.py      what a file says about the rows in it
+  examples/plot_hospitals.py                a study, to its model card
   docs/user_guide/command_line.rst          the same from a shell, for tables and files
-  make docs                                 the guide, the examples and the API""")
+  make docs                                 the guide, the examples and the API
+""")
+
+# %%
+# The report
+# ----------
+# Look at the report before you use a model. It says how good the model is on each
+# island, and gives reasons to doubt it. Every third penguin judges here, and the others
+# made the files. A number that is no better than its baseline is a doubt.
+
+X, y, islands = load_penguins()
+judges = np.arange(len(y)) % 3 == 0
+aggregator = GEMSLogisticAggregator(random_state=0)
+with tempfile.TemporaryDirectory() as folder:
+    paths = []
+    for name in np.unique(islands):
+        rows = (islands == name) & ~judges
+        paths.append(Path(folder) / f"{name}.safetensors")
+        clf = fit_classifier(X[rows], y[rows])
+        write_file(aggregator, clf, X[rows], y[rows], name=name, path=paths[-1])
+    fit_from_files(aggregator, paths)
+    report = aggregator.report(X[judges], y[judges], islands[judges])
+
+print(report)

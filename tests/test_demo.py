@@ -36,7 +36,11 @@ def tables(tmp_path, monkeypatch, capsys):
         for row, score in table.items():
             assert row in printed
             assert f"{score:.3f}" in printed
-    assert "What to try next" in printed
+    # The last lines are the report, with its doubts at the end.
+    report = printed.partition("What to try next")[2].partition("\n\n")[2]
+    assert report.startswith("GEMSLogisticAggregator\n")
+    assert "sensitivity" in report
+    assert "Doubt: " in report[-500:]
     assert printed.count("better than chance") == 3  # for each island
     return tables
 

@@ -25,8 +25,8 @@ TO_FILL_IN = "**To fill in**:"
 # Columns and classes that are listed by name; more would hide the other parts.
 _MOST_COLUMNS = 60
 _MOST_CLASSES = 10
-# Points of the table of calibration: deciles, as is usual.
-_N_POINTS = 10
+# Standard errors at each side of an interval of 95 %.
+_QUANTILE = 1.96
 # How predictions are got, and whom to ask.
 _USE_AND_CONTACT = (
     "# How to Get Started with the Model",
@@ -311,6 +311,8 @@ def _evaluation_results(report: Any, evaluation: Evaluation | None) -> list[str]
     section = ["## Evaluation Results"]
     if evaluation is not None:
         section += [part.markdown() for part in evaluation.parts]
+        if evaluation.positive is not None:
+            section += ["### How certain the AUC is", *_certainty(evaluation)]
         section += ["### Calibration", *_calibration(evaluation)]
     section += ["### What the fit measured", table_of_columns(report.nodes).markdown()]
     if evaluation is not None:
@@ -328,13 +330,53 @@ def _evaluation_results(report: Any, evaluation: Evaluation | None) -> list[str]
     return section
 
 
+def _certainty(evaluation: Evaluation) -> list[str]:
+    """Return intervals of the area under the ROC curve, which few rows make wide.
+
+    The standard error is that of Hanley and McNeil (1982), of scores whose odds follow
+    an exponential distribution in each class.
+    """
+    rows = []
+    for name, site in [*evaluation.sites.items(), ("all", evaluation.total)]:
+        (metrics,) = site.by_class.values()
+        counts = [round(metrics.n_positive), round(metrics.n_negative)]
+        if isnan(metrics.auc) or not min(counts):
+            rows.append([name, *counts, None, None])
+            continue
+        error = _error_of_area(metrics.auc, *counts)
+        low = max(metrics.auc - _QUANTILE * error, 0.0)
+        high = min(metrics.auc + _QUANTILE * error, 1.0)
+        rows.append([name, *counts, f"{metrics.auc:.2f}", f"{low:.2f} to {high:.2f}"])
+    heads = ["node", "positive rows", "other rows", "AUC", "95 % interval"]
+    return [
+        "The fewer rows judge, the less their AUC says. Two nodes whose intervals "
+        "overlap may be equally well served.",
+        Table(heads=heads, rows=rows).markdown(),
+    ]
+
+
+def _error_of_area(area: float, n_positive: int, n_negative: int) -> float:
+    """Return the standard error of an area under a ROC curve."""
+    of_two_positive = area / (2.0 - area)
+    of_two_negative = 2.0 * area**2 / (1.0 + area)
+    variance = (
+        area * (1.0 - area)
+        + (n_positive - 1) * (of_two_positive - area**2)
+        + (n_negative - 1) * (of_two_negative - area**2)
+    ) / (n_positive * n_negative)
+    return float(np.sqrt(max(variance, 0.0)))
+
+
 def _calibration(evaluation: Evaluation) -> list[str]:
     """Return the table of probabilities beside shares of rows, over all nodes."""
+    n_points = evaluation.n_points()
+    if n_points < 2:
+        return ["Too few rows have judged for a table of probabilities."]
     tables = []
     for label, metrics in list(evaluation.total.by_class.items())[:_MOST_CLASSES]:
         if metrics.bins is None:
             continue
-        shares, probabilities, n_rows = metrics.bins.calibration_curve(_N_POINTS)
+        shares, probabilities, n_rows = metrics.bins.calibration_curve(n_points)
         rows = [
             [f"{probability:.0%}", f"{share:.0%}", round(n)]
             for probability, share, n in zip(probabilities, shares, n_rows, strict=True)

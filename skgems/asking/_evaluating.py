@@ -80,7 +80,7 @@ class EvaluateMixin:
         ...     X[1::2], y[1::2], sites[1::2]
         ... )
         >>> bool(evaluation.sites["lyon"].auc > 0.9), evaluation.total.support
-        (True, {0: 110.0, 1: 174.0})
+        (True, {0: 110, 1: 174})
         """
         check_is_fitted(self)
         labels = self.classes_.tolist()

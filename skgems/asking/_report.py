@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
-    MOST_LISTED,
     Definitions,
     Page,
     Paragraph,
@@ -18,11 +17,10 @@ from ..base import (
     ResultMixin,
     check_no_label_missing,
     filled,
-    shortened,
 )
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
-from ..evaluation import Evaluation, doubts_about_accuracies, doubts_about_gains
+from ..evaluation import Evaluation
 from ..local import indices_of, local_model
 from ..messages import ROUNDING, TASKS
 from ..parties import Summary, rows_of_nodes, shown_labels
@@ -30,6 +28,7 @@ from ..private import noise_told
 from ._card import card_of
 from ._evaluating import EvaluateMixin
 from ._judged_models import check_labels_of_rows, named_members
+from ._report_doubts import doubts_about
 from ._report_tables import (
     HEADS,
     lines_of_table,
@@ -286,7 +285,7 @@ class ReportMixin(EvaluateMixin):
             classes=classes,
             messages=tuple(self.history_),
             doubts=tuple(
-                _doubts(
+                doubts_about(
                     self,
                     nodes=columns_with_values,
                     classes=classes,
@@ -610,41 +609,6 @@ def _proof(aggregator: BaseEstimator) -> str:
     return f"No model was found in the {spaces}; it is not proven that there is none."
 
 
-def _doubts(
-    aggregator: BaseEstimator,
-    *,
-    nodes: Mapping,
-    classes: Mapping,
-    evaluation: Evaluation | None = None,
-) -> list[str]:
-    """Reasons not to trust a fitted aggregator, each once."""
-    doubts = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
-    doubts += getattr(aggregator, "_fit_warnings", ())
-    names = nodes["node"]
-    doubts += doubts_about_gains(names, nodes.get("gain", ()))
-    if len(nodes["node"]) > 1:
-        doubts += _doubts_about_classes(classes)
-    doubts += _doubts_about_small_classes(aggregator)
-    doubts += doubts_about_accuracies(
-        names, nodes.get("aggregate_accuracy", ()), nodes.get("largest_class", ())
-    )
-    if evaluation is not None:
-        doubts += evaluation.doubts
-    one_vs_rest = getattr(aggregator, "_one_vs_rest", ())
-    if one_vs_rest:
-        doubts.append(
-            "The classifiers of these nodes are one-vs-rest: "
-            f"{shortened(list(map(repr, one_vs_rest)))}. The aggregate is a softmax, "
-            "so its probabilities may differ from theirs by more than labels do."
-        )
-    left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
-    if left_out:
-        names = ", ".join(map(repr, sorted(left_out)[:MOST_LISTED]))
-        doubts.append(f"These nodes were left out of messages: {names}.")
-    doubts += _doubts_about_spaces(aggregator, nodes)
-    return list(dict.fromkeys(doubts))
-
-
 def _columns_in_words(aggregator: BaseEstimator) -> str:
     """A sentence on the columns that a fitted aggregator uses, or "" if it is all."""
     if getattr(aggregator, "_columns_used", None) is None:
@@ -660,59 +624,3 @@ def _columns_in_words(aggregator: BaseEstimator) -> str:
         f"The model uses the columns {shown_labels(used)}, and not "
         f"{shown_labels(unused)}."
     )
-
-
-def _doubts_about_classes(classes: Mapping) -> list[str]:
-    classes_of_one_node = [
-        f"{label!r} ({names})"
-        for label, names in zip(classes["class"], classes["known_by"], strict=True)
-        if ", " not in names
-    ]
-    if not classes_of_one_node:
-        return []
-    listed = ", ".join(classes_of_one_node[:MOST_LISTED])
-    return [f"Only one node knows each of these classes: {listed}."]
-
-
-def _doubts_about_small_classes(aggregator: BaseEstimator) -> list[str]:
-    """Classes that a node knows without having sent anything about their rows.
-
-    A fit warns of those that no node has sent anything about, so they are left out.
-    """
-    summaries = [
-        member for member in aggregator.estimators_ if isinstance(member, Summary)
-    ]
-    labels_sent = {
-        label for summary in summaries for label in summary.row_counts["labels"]
-    }
-    doubts = []
-    for summary in summaries:
-        known = summary.network.classes[summary.network.seen].tolist()
-        kept_back = [
-            label
-            for label in known
-            if label in labels_sent and label not in summary.row_counts["labels"]
-        ]
-        if kept_back:
-            least = min_rows_of(summary.disclosure)
-            doubts.append(
-                f"Node {summary.name!r} has sent nothing about rows of the classes "
-                f"{shown_labels(kept_back)}: it has fewer than {least} of "
-                "each, or none. Its scores are of its other classes."
-            )
-    return doubts[:MOST_LISTED]
-
-
-def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]:
-    doubts = []
-    intersection = getattr(aggregator, "intersection_", None)
-    if intersection is not None and not intersection.found:
-        doubts.append("The aggregate is not in the good-enough spaces of all nodes.")
-    are_inside = zip(nodes["node"], nodes.get("in_good_enough_space", ()), strict=False)
-    outside = [name for name, is_inside in are_inside if is_inside is False]
-    if outside:
-        doubts.append(
-            "The aggregate is outside the good-enough spaces of the nodes "
-            f"{outside[:MOST_LISTED]}."
-        )
-    return doubts

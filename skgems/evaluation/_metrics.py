@@ -55,6 +55,11 @@ _MEANINGS = {
     "calibration_intercept": "Calibration in the large. It is 0 for a calibrated model "
     "and above 0 where too few positive rows are expected.",
 }
+# Points of a calibration curve: deciles, as is usual.
+_MOST_POINTS = 10
+# Rows of a point, in units of what counts are rounded to: a share of two or three such
+# units is mostly rounding.
+_STEPS_OF_POINT = 5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,9 +154,9 @@ class SiteMetrics:
     local: "SiteMetrics | None" = None
 
     @property
-    def n_rows(self) -> float:
+    def n_rows(self) -> int:
         """Return the number of rows that judge."""
-        return float(sum(self.support.values()))
+        return sum(self.support.values())
 
     @property
     def baseline(self) -> float:
@@ -263,10 +268,10 @@ class Evaluation(ResultMixin):
         sites = [*self.sites.values(), self.total]
         columns = {
             "node": [*self.sites, "all"],
-            "rows": [int(site.n_rows) for site in sites],
+            "rows": [site.n_rows for site in sites],
         }
         if self.positive is not None:
-            columns["positive"] = [int(site.support[self.positive]) for site in sites]
+            columns["positive"] = [site.support[self.positive] for site in sites]
         for name in (*_OF_SCORES, *_OF_LABELS, "accuracy", *_OF_CALIBRATION):
             columns[name] = [_known(getattr(site, name)) for site in sites]
         columns["largest_class"] = [_known(site.baseline) for site in sites]
@@ -280,7 +285,7 @@ class Evaluation(ResultMixin):
     @property
     def doubts(self) -> tuple[str, ...]:
         """Return what is worse than its baseline, in sentences."""
-        columns = {name: column[:-1] for name, column in self.columns.items()}
+        columns = self._columns_of_sites
         names = columns["node"]
         accuracies = columns["accuracy"]
         gains = [
@@ -288,14 +293,50 @@ class Evaluation(ResultMixin):
             for accuracy, own in zip(accuracies, columns["local_accuracy"], strict=True)
         ]
         return (
+            *self.doubts_about_scores,
+            *doubts_about_gains(names, gains),
+            *doubts_about_accuracies(names, accuracies, columns["largest_class"]),
+        )
+
+    @property
+    def doubts_about_scores(self) -> tuple[str, ...]:
+        """Return the doubts that are about no accuracy."""
+        columns = self._columns_of_sites
+        names = columns["node"]
+        return (
             *doubts_about_areas(names, columns["auc"], columns["local_auc"]),
             *doubts_about_predictions(
                 names, columns["sensitivity"], columns["specificity"]
             ),
             *doubts_about_calibration(names, columns["calibration_slope"]),
-            *doubts_about_gains(names, gains),
-            *doubts_about_accuracies(names, accuracies, columns["largest_class"]),
         )
+
+    def n_points(self, node=None) -> int:
+        """Return how many points a calibration curve may have, ten at most.
+
+        Under a rule, numbers of rows are multiples of ``min_rows``, so that a share of
+        few rows is rounding. A point has at least five times as many rows.
+
+        Parameters
+        ----------
+        node : str, default=None
+            Name of the node; None stands for all nodes together.
+
+        Returns
+        -------
+        n_points : int
+            It is 0 or 1 where there are too few rows for a curve.
+        """
+        site = self.total if node is None else self.sites[node]
+        bounds = self.min_rows if node is None else {node: self.min_rows.get(node, 1)}
+        step = max(bounds.values(), default=1)
+        if step == 1:
+            return _MOST_POINTS
+        return min(_MOST_POINTS, int(site.n_rows // (_STEPS_OF_POINT * step)))
+
+    @property
+    def _columns_of_sites(self) -> dict[str, list]:
+        return {name: column[:-1] for name, column in self.columns.items()}
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a row for each node and class that is judged as a pandas DataFrame.
@@ -381,7 +422,7 @@ class Evaluation(ResultMixin):
         """Return the metrics of each class, over the rows of all nodes."""
         by_class = self.total.by_class
         columns = {"class": list(by_class)}
-        columns["rows"] = [int(self.total.support[label]) for label in by_class]
+        columns["rows"] = [self.total.support[label] for label in by_class]
         for name in (*_OF_SCORES, *_OF_LABELS, *_OF_CALIBRATION):
             values = [_known(getattr(each, name)) for each in by_class.values()]
             columns[_HEADS[name]] = list(map(_rounded, values))

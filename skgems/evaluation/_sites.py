@@ -39,7 +39,7 @@ def evaluation_of(
         )
     sites = {}
     for node in told:
-        support = dict(zip(classes, node.n_rows, strict=True))
+        support = _support(classes, node.n_rows)
         local = None
         if node.own is not None:
             local = _site(node.name, support, node.own)
@@ -49,9 +49,14 @@ def evaluation_of(
         positive=classes[1] if len(classes) == 2 else None,
         threshold=threshold,
         sites=sites,
-        total=_site(None, dict(zip(classes, total.n_rows, strict=True)), total.classes),
+        total=_site(None, _support(classes, total.n_rows), total.classes),
         min_rows={node.name: node.min_rows for node in told},
     )
+
+
+def _support(classes: list, n_rows: Sequence[float]) -> dict:
+    """Return the number of rows of each class, by its label."""
+    return dict(zip(classes, map(int, n_rows), strict=True))
 
 
 def _site(

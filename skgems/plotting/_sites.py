@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 # Sites that have lines which can be told apart, and names in the legend.
 _MOST_NAMED = 8
-# Points of a calibration curve, of about as many rows each: deciles, as is usual.
-_N_POINTS = 10
+# Rows of the smaller class for a ROC curve, in units of what counts are rounded to.
+_FEWEST_STEPS = 5
 # Area of the mark of a point with a tenth of the rows, in points squared.
 _AREA_OF_TENTH = 30.0
 
@@ -110,8 +110,9 @@ class RocBySiteDisplay(_BySiteDisplay):
     """ROC curve of a model at each site, and over all.
 
     Sites tell numbers of rows by bins of probability, and no row's own. A curve has a
-    point for each edge of a bin. With more than eight sites, their lines are gray and
-    have no names.
+    point for each edge of a bin. Under a rule of disclosure the numbers are multiples
+    of ``min_rows``. A site whose smaller class has fewer than five times as many rows
+    has no curve. With more than eight sites, their lines are gray and have no names.
 
     Parameters
     ----------
@@ -147,6 +148,10 @@ class RocBySiteDisplay(_BySiteDisplay):
         for k, (name, metrics) in enumerate(curves.items()):
             fpr, tpr, _ = metrics.bins.roc_curve()
             label = f"{name} ({_auc_in_words(metrics.auc)})"
+            step = self.evaluation.min_rows.get(name, 1)
+            if min(metrics.n_positive, metrics.n_negative) < _FEWEST_STEPS * step:
+                fpr, tpr = [], []
+                label += ", too few rows to draw"
             if not is_named:
                 label = "a site" if k == 0 else None
             ax.plot(fpr, tpr, label=label, **_style_of_site(k, is_named=is_named))
@@ -162,15 +167,16 @@ class RocBySiteDisplay(_BySiteDisplay):
             title=f"{self._judged_label} against others",
             aspect="equal",
         )
-        ax.legend(loc="lower right")
+        _draw_legend(ax)
 
 
 class CalibrationBySiteDisplay(_BySiteDisplay):
     """Share of a class among rows that got about the same probability, by site.
 
     On the diagonal, probabilities are right. Bins of probability are put together until
-    each point has a tenth of the rows of its line. The marks of all sites together are
-    the larger, the more rows a point has.
+    each point has a tenth of the rows of its line. Under a rule of disclosure a point
+    has at least five times ``min_rows`` rows, and a site without two points has no
+    curve. The marks of all sites together are the larger, the more rows a point has.
 
     Parameters
     ----------
@@ -203,18 +209,23 @@ class CalibrationBySiteDisplay(_BySiteDisplay):
         curves = self._metrics_of_sites
         is_named = len(curves) <= _MOST_NAMED
         for k, (name, metrics) in enumerate(curves.items()):
-            observed, predicted, _ = metrics.bins.calibration_curve(_N_POINTS)
+            n_points = self.evaluation.n_points(name)
+            observed, predicted, _ = metrics.bins.calibration_curve(max(n_points, 1))
             label = name
+            if n_points < 2:
+                observed, predicted = [], []
+                label += ", too few rows to draw"
             if not is_named:
                 label = "a site" if k == 0 else None
             style = _style_of_site(k, is_named=is_named)
             ax.plot(predicted, observed, label=label, **style)
         total = self.evaluation.total.by_class[self._judged_label]
         if total.bins is not None:
-            observed, predicted, n_rows = total.bins.calibration_curve(_N_POINTS)
+            n_points = max(self.evaluation.n_points(), 1)
+            observed, predicted, n_rows = total.bins.calibration_curve(n_points)
             label = f"all {len(curves)} sites"
             ax.plot(predicted, observed, color="black", linewidth=2.5, label=label)
-            areas = _AREA_OF_TENTH * _N_POINTS * n_rows / n_rows.sum()
+            areas = 10.0 * _AREA_OF_TENTH * n_rows / n_rows.sum()
             ax.scatter(predicted, observed, s=areas, color="black", zorder=3)
         ax.plot([0, 1], [0, 1], color="0.8", linewidth=1, zorder=0)
         ax.set(
@@ -222,7 +233,7 @@ class CalibrationBySiteDisplay(_BySiteDisplay):
             ylabel=f"share of rows that are {self._judged_label}",
             aspect="equal",
         )
-        ax.legend(loc="upper left")
+        _draw_legend(ax)
 
 
 class CoefficientsDisplay(Display):
@@ -349,6 +360,11 @@ class CoefficientsDisplay(Display):
 def _is_intercept(name: str) -> bool:
     """Report whether a coefficient is an intercept, of all nodes or of one."""
     return name == "intercept" or name.startswith("intercept of ")
+
+
+def _draw_legend(ax: "Axes") -> None:
+    """Draw the legend below the axes, where names may be long and hide no curve."""
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize="small")
 
 
 def _style_of_site(k: int, *, is_named: bool) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def inputs_to_judge_by(
     """Return what enters a model that some of the judging rows judge.
 
     Values that few rows of a class have are replaced under a rule, of rows that are
-    held out, too: areas under curves are told so exactly that they would show them.
+    held out, too. Areas under curves are told so exactly that they would show them.
     """
     X, _ = member.rows("judging")
     outputs = layer_outputs(hidden, X)

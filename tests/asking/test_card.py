@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from skgems import Disclosure, EnsembleAggregator, GEMSLogisticAggregator
 
@@ -91,6 +93,29 @@ def test_metrics_and_calibration_are_in_the_card(card_of_summaries):
     assert 5 <= len(n_rows) <= 10
     assert sum(n_rows) == pytest.approx(300, abs=5)
     assert "How well it sorts the 300 rows that judged it" in card_of_summaries
+
+
+def test_the_interval_of_an_area_is_that_of_hanley_and_mcneil(card_of_summaries):
+    table = section(card_of_summaries, "### How certain the AUC is")
+    n_ill, n_others, area, low, high = map(
+        float,
+        re.search(
+            r"\| all \| (\d+) \| (\d+) \| (\S+) \| (\S+) to (\S+) \|", table
+        ).groups(),
+    )
+    assert n_ill + n_others == 300
+    # An interval of resampled rows is about as wide; the formula is a little wider.
+    assert low < area < high
+    rng = np.random.default_rng(0)
+    mean = np.sqrt(2.0) * norm.ppf(area)  # of positive scores, if both are normal
+    areas = [
+        roc_auc_score(
+            np.arange(300) < n_ill,
+            rng.normal(size=300) + mean * (np.arange(300) < n_ill),
+        )
+        for _ in range(200)
+    ]
+    assert high - low == pytest.approx(4 * np.std(areas), rel=0.25)
 
 
 def test_the_rule_and_what_can_be_guessed_are_in_the_card(card_of_summaries):

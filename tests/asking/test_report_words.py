@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from skgems import EnsembleAggregator
-from skgems.asking import Report
+from skgems.asking import Report, _report_doubts
 from skgems.asking import _report as words
 from skgems.base import printable
 from skgems.gems import Spaces
@@ -109,7 +109,7 @@ def doubts_about(nodes, classes=None, *, left_out=(), intersection=None) -> list
     fitted = SimpleNamespace(estimators_=[], history_=[{"left_out": list(left_out)}])
     if intersection is not None:
         fitted.intersection_ = SimpleNamespace(found=intersection)
-    return words._doubts(fitted, nodes=nodes, classes=classes)
+    return _report_doubts.doubts_about(fitted, nodes=nodes, classes=classes)
 
 
 def test_a_node_that_loses_two_points_of_accuracy_is_a_doubt():

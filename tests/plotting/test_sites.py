@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -167,3 +169,19 @@ def test_coefficients_of_one_class_without_intercepts():
     np.testing.assert_allclose(ends[:, 0], expected)
     with pytest.raises(ValueError, match=r"class 'warm'. Give one of \['ill', 'cold'"):
         CoefficientsDisplay.from_inference(table, label="warm")
+
+
+def test_curves_that_would_be_rounding_are_not_drawn():
+    evaluation = evaluation_of(["lyon", "nice"])
+    n_rows = min(evaluation.sites["nice"].support.values())
+    rough = replace(evaluation, min_rows={"lyon": 10, "nice": int(n_rows // 5) + 1})
+    ax = RocBySiteDisplay.from_evaluation(rough).ax_
+    assert len(line_named(ax, "lyon").get_xdata()) > 10
+    assert len(line_named(ax, "nice").get_xdata()) == 0
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts[1].endswith("), too few rows to draw")
+    # 4,000 rows: a point has 5 * 300 rows, and the node of 900 has none.
+    rough = replace(evaluation, min_rows={"lyon": 300, "nice": 900})
+    ax = CalibrationBySiteDisplay.from_evaluation(rough).ax_
+    assert len(line_named(ax, "lyon").get_xdata()) == 2
+    assert len(line_named(ax, "nice, too few rows to draw").get_xdata()) == 0
