@@ -34,6 +34,7 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
     PooledTransformer,
+    Privacy,
 )
 from skgems.asking import Message, Nodes
 from skgems.averaging import Downpour
@@ -44,6 +45,7 @@ from skgems.messages import pairs_in
 from skgems.parties import Summary, member_of
 from skgems.parties import reply_as_message as answer
 from skgems.pfnm import Matching
+from skgems.private import layout_of
 from skgems.spaces import Sampled
 from skgems.steps import ColumnsError
 
@@ -551,7 +553,17 @@ def honest_pairs() -> list[Pair]:
     with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
     pairs.append(Pair(request=of_moments.request, reply=with_tails))
     pairs += [pair_of_inference(), *pairs_of_metrics(*data(120))]
-    return pairs + pairs_under_a_rule(pairs)
+    return [*pairs, *pairs_under_a_rule(pairs), _pair_with_noise()]
+
+
+def _pair_with_noise() -> Pair:
+    """A request for sums with noise, to which no rule of disclosure applies."""
+    privacy = Privacy(classes=["ill", "well"], low=[0, 0], high=[1, 1], epsilon=1.0)
+    n_numbers = layout_of(privacy, by_class=True).n_numbers
+    return Pair(
+        request=Message.of("noisy_sums", privacy=privacy.as_settings(), by_class=True),
+        reply=Message.of("noisy_sums", vector=np.arange(n_numbers)),
+    )
 
 
 def _pairs_of_summaries() -> list[Pair]:
