@@ -23,6 +23,7 @@ from helpers.disclosures import pairs_under_a_rule, rule_of
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.judged import pairs_of_metrics
 from helpers.mutations import mutate_at_random
+from helpers.noise import pair_with_noise
 from helpers.odds import pair_of_inference
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
@@ -34,7 +35,6 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
     PooledTransformer,
-    Privacy,
 )
 from skgems.asking import Message, Nodes
 from skgems.averaging import Downpour
@@ -45,7 +45,6 @@ from skgems.messages import pairs_in
 from skgems.parties import Summary, member_of
 from skgems.parties import reply_as_message as answer
 from skgems.pfnm import Matching
-from skgems.private import layout_of
 from skgems.spaces import Sampled
 from skgems.steps import ColumnsError
 
@@ -553,17 +552,7 @@ def honest_pairs() -> list[Pair]:
     with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
     pairs.append(Pair(request=of_moments.request, reply=with_tails))
     pairs += [pair_of_inference(), *pairs_of_metrics(*data(120))]
-    return [*pairs, *pairs_under_a_rule(pairs), _pair_with_noise()]
-
-
-def _pair_with_noise() -> Pair:
-    """A request for sums with noise, to which no rule of disclosure applies."""
-    privacy = Privacy(classes=["ill", "well"], low=[0, 0], high=[1, 1], epsilon=1.0)
-    n_numbers = layout_of(privacy, by_class=True).n_numbers
-    return Pair(
-        request=Message.of("noisy_sums", privacy=privacy.as_settings(), by_class=True),
-        reply=Message.of("noisy_sums", vector=np.arange(n_numbers)),
-    )
+    return [*pairs, *pairs_under_a_rule(pairs), pair_with_noise()]
 
 
 def _pairs_of_summaries() -> list[Pair]:
