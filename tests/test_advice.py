@@ -307,6 +307,8 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "private": {
         "classes": (Privacy,),
+        "delta": (Privacy,),
+        "epsilon": (Privacy,),
         "high": (Privacy,),
         "low": (Privacy,),
         "moments": (LINEAR,),
