@@ -48,6 +48,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 
 import skgems
+from skgems.asking import read_federation
 from skgems.channels import Exchange
 from skgems.guard import answer
 from skgems.local import clear_cache
@@ -123,6 +124,14 @@ def fit_over_models(
     return lambda: aggregator(members).fit(X, y, nodes=nodes)
 
 
+def read_models() -> Call:
+    """Return a call that reads who takes part in such a fit, and asks nobody."""
+    X, y, nodes = rows_of_nodes()
+    aggregator = skgems.GEMSLogisticAggregator(members_of(LogisticRegression))
+    method = aggregator._method()
+    return lambda: read_federation(aggregator, X, y, nodes, method=method)
+
+
 def combine_models() -> Call:
     """Return a call that chooses the best of several aggregates.
 
@@ -176,6 +185,7 @@ def ways() -> Iterator[Mapping[str, Callable[[], Call]]]:
         folder = Path(name)
         yield {
             "combine": combine_models,
+            "reading": read_models,
             "linear": fit_over_models,
             "networks": lambda: fit_over_models(skgems.GEMSMLPAggregator, network),
             "pfnm": lambda: fit_over_models(skgems.PFNMAggregator, network),

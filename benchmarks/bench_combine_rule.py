@@ -5,6 +5,11 @@ Test accuracy of what `combine` chose of the nodes' answers under the default ru
 without one, on the sets of `bench_combine.py`. Nodes that have no class of twenty rows,
 ten in a half, would send nothing under the rule, and take part in neither.
 
+``--integer SHARE`` asks for one number of random features under the rule, in place of
+nested ones of which each node tells as many as it can. It is the most for which all
+columns are at most ``SHARE`` of the numbers that a half of the smallest node is, and
+hold by leverage in it: as if that node had told this integer first.
+
 ``--records`` keeps results, one line of JSON each, and runs only what is missing.
 """
 
@@ -13,7 +18,9 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 from _federations import assign_nodes
@@ -27,6 +34,10 @@ from skgems.compat import safe_indexing
 from skgems.guard import reply_to
 
 RULE = Disclosure()
+# Share of the weights that rows keep at least.
+KEPT = 0.8
+# Random features that candidates draw at once.
+DRAWN = 10
 
 
 class Cell(NamedTuple):
@@ -36,6 +47,7 @@ class Cell(NamedTuple):
     seed: int
     partition: str
     has_rule: bool
+    integer: float | None = None  # see ``--integer``
 
 
 def takes_part(y: np.ndarray, nodes: np.ndarray) -> np.ndarray:
@@ -70,6 +82,22 @@ def channel_to(X, y: np.ndarray, nodes: np.ndarray, rule: Disclosure | None) -> 
     return Nodes(ask, list(ledgers), disclosure=rule)
 
 
+def most_features(X: np.ndarray, y: np.ndarray, nodes: np.ndarray, share: float) -> int:
+    """Return how many random features a half of every node may tell beside the columns.
+
+    With q of them and a constant it is (2 + d + q) (3 + d + q) / 2 numbers.
+    """
+    n_columns = X.shape[1]
+    numbers = []
+    for node in np.unique(nodes):
+        n_rows = np.sum(nodes == node) / 2
+        n_classes = len(np.unique(y[nodes == node]))
+        n_told = (np.sqrt(1 + 8 * share * n_rows * n_columns) - 1) / 2
+        n_held = KEPT * RULE.leverage * n_rows - n_classes
+        numbers.append(int(min(n_told - 1, n_held) - n_columns - 1))
+    return max(min(numbers) // DRAWN * DRAWN, 0)
+
+
 def measure(cell: Cell, options: argparse.Namespace) -> dict | None:
     """Return the accuracy of what was chosen, and what was sent; None: by nobody."""
     X, y, X_test, y_test = split_raw_rows(cell.data, options, cell.seed)
@@ -80,7 +108,13 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict | None:
     channel = channel_to(
         safe_indexing(X, rows), y[rows], nodes[rows], RULE if cell.has_rule else None
     )
-    chosen, seconds = time_call(lambda: combine(channel, random_state=cell.seed))
+    patched = nullcontext()
+    if cell.integer is not None:
+        n_features = most_features(X[rows], y[rows], nodes[rows], cell.integer)
+        place = "skgems.ensembles._candidates._FEATURES_UNDER_RULE"
+        patched = mock.patch(place, (n_features,) if n_features else ())
+    with patched:
+        chosen, seconds = time_call(lambda: combine(channel, random_state=cell.seed))
     return {
         "accuracy": float(np.mean(chosen.predict(X_test) == y_test)),
         "chosen": chosen.choice_.name,
@@ -94,7 +128,7 @@ def run_missing(options: argparse.Namespace) -> list[dict]:
     file = JsonLines(options.records)
     records = file.read()
     cells = [
-        Cell(data_set, seed, partition, has_rule)
+        Cell(data_set, seed, partition, has_rule, options.integer if has_rule else None)
         for seed in options.seeds
         for partition in options.partitions
         for data_set in options.sets
@@ -149,6 +183,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--partitions", nargs="+", default=["dir0.1-5"], choices=PARTITIONS
     )
+    parser.add_argument("--integer", type=float, metavar="SHARE")
     return parse_with_quick(
         parser,
         quick={"sets": ["digits"], "seeds": [0], "partitions": ["disjoint-2"]},

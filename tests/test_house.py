@@ -78,9 +78,8 @@ FLOORS = [
     {"local"},
     {"parties"},
     {"tasks", "asking", "guard"},
-    {"pooled"},
-    {"gems", "choice"},
-    {"pfnm", "averaging", "plotting"},
+    {"pooled", "gems"},
+    {"choice", "pfnm", "averaging", "plotting"},
     {"ensembles", "channels"},
     {"_cli"},
 ]

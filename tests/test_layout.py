@@ -242,6 +242,8 @@ TESTED_ELSEWHERE = {
     "pfnm/_matcher.py": ("pfnm/test_pfnm.py", "networks are matched without rows"),
     "pfnm/_matching_fit.py": ("pfnm/test_pfnm_rows.py", "fits to nodes that have rows"),
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
+    "asking/_noise.py": ("pooled/test_noise.py", "through both aggregators"),
+    "pooled/_noisy_classifiers.py": ("pooled/test_noise.py", "through the aggregator"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
     "pooled/_fitted_trees.py": ("pooled/test_forests.py", "forests of scikit-learn's"),

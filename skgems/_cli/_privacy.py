@@ -67,6 +67,8 @@ def summarize_command(args: argparse.Namespace) -> int:
 
 def ledger_command(args: argparse.Namespace) -> int:
     """Say what the replies of a node have spent, and list them."""
+    if not Path(args.folder).is_dir():
+        raise FileNotFoundError(f"{args.folder}: there is no such folder.")
     inspected = inspect(args.folder)  # first, as it says where there is no ledger
     if args.json:
         print(json.dumps(account_in(args.folder).as_dict(), indent=1))

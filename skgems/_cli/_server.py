@@ -48,6 +48,11 @@ def start_command(args: argparse.Namespace) -> int:
         METHOD_WORDS[args.method], {}, args.parameters, args.front
     )
     if args.privacy is not None:
+        if args.method not in ("linear", "pooled"):
+            raise ValueError(
+                f"--privacy does not go with --method {args.method}: noise is put on "
+                "sums, of which linear and pooled make a classifier."
+            )
         aggregator.set_params(privacy=read_privacy(args.privacy))
         aggregator._method()  # which refuses here what does not go with noise
     exchange = Exchange(

@@ -35,6 +35,7 @@ from ._joining import federated_fit
 from ._keep_replies import KeepRepliesMixin
 from ._lines import check_reply_of
 from ._mean import Weight, mean_parameters, median_parameters
+from ._noise import NOISE, NoisyMethod, check_goes_with_noise
 from ._plans import (
     Shares,
     ask_counts,

@@ -57,7 +57,7 @@ def card_of(aggregator: BaseEstimator, report: Any) -> str:
     sections = [
         *_description(aggregator, evaluation),
         *_intended_uses(report.doubts),
-        *_population(aggregator, summaries, evaluation),
+        *_population(aggregator, summaries, evaluation, report=report),
         *_training(aggregator, summaries, report),
         *_evaluation_results(report, evaluation),
         *_disclosure(aggregator, summaries, report),
@@ -142,11 +142,13 @@ def _population(
     aggregator: BaseEstimator,
     summaries: Sequence[Summary],
     evaluation: Evaluation | None,
+    *,
+    report: Any,
 ) -> list[str]:
     """Return the rows of each node by class, as far as nodes have told them."""
     section = ["## Population by node"]
     labels = aggregator.classes_.tolist()[:_MOST_CLASSES]
-    if summaries:
+    if summaries and not report.noise:
         counts_by_node = {
             summary.name: _counts_of(summary.row_counts, "training")
             for summary in summaries
@@ -397,13 +399,13 @@ def _disclosure(
     """Return under which rule nodes told of their rows, and what can be guessed."""
     section = ["## Disclosure and privacy"]
     agreement = getattr(aggregator.estimators, "agreement", None)
-    if summaries:
+    if summaries and not report.noise:
         rules = {disclosure_in_words(summary.disclosure) for summary in summaries}
         section += map(as_markdown, sorted(rules))
-    elif agreement is None:
+    elif agreement is None and not report.noise:
         section.append("The rows were in one place, where no rule of disclosure held.")
     guesses = [f"Node {summary.name!r}: {summary.guess}" for summary in summaries]
-    if guesses:
+    if guesses and not report.noise:
         points = Points(heading="What can be guessed about a row", sentences=guesses)
         section.append(points.markdown())
     section.append(

@@ -4,7 +4,8 @@ A class tells the most that holds of these:
 
 1. products of all columns, of its rows alone, by clusters;
 2. the same with one mean;
-3. products of all columns, summed over all classes that are left;
+3. products of all columns, summed over all classes that are left, by clusters or about
+   one mean of each class;
 4. products of some columns drawn by chance, and squares of all, summed likewise;
 5. squares of the columns, but for those in which one row would be most of the sum.
 
@@ -334,17 +335,9 @@ class _Teller:
         left = np.flatnonzero(~has_own[rows.codes])
         if len(left):
             shared = rows.some(left)
-            n_means = len(np.unique(shared.codes)) * n_columns
-            of_shared = self._holding_weights(
-                shared.design(shared.codes),
-                shared.weights,
-                n_others=n_means + self._n_before(shared),
-                # Beside others only columns were counted that differ from these: codes
-                # sum to one, so that the last of them tells nothing more.
-                is_counted=self.kind == "shared",
-            )
-            if of_shared is None:
-                of_shared, is_in_block, is_mean_only = self._block_step(shared)
+            of_shared, is_in_block, is_mean_only = self._shared_step(shared)
+            if is_in_block.all() and self._shared_clusters_hold(shared):
+                has_clusters[np.unique(shared.codes)] = True
             weights[left] = of_shared
         return Told(
             weights=weights,
@@ -453,7 +446,8 @@ class _Teller:
 
     def _clusters_hold(self, rows: Rows, told: Told) -> bool:
         """Report whether clusters may be told of with the weights that rows have."""
-        for c in np.flatnonzero(told.has_clusters).tolist():
+        # Classes that share a scatter tell no squares of clusters.
+        for c in np.flatnonzero(told.has_clusters & told.has_own).tolist():
             of_class = np.flatnonzero(rows.codes == c)
             if not self._holds_by_part(rows.some(of_class), told.weights[of_class]):
                 return False
@@ -482,6 +476,38 @@ class _Teller:
             n_others=rows.X.shape[1] + self._n_before(rows),
         )
         return None if weights is None else (False, weights)
+
+    def _shared_step(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what `_block_step` does, of a block of all columns if these hold."""
+        n_columns = rows.X.shape[1]
+        weights = self._holding_weights(
+            rows.design(rows.codes),
+            rows.weights,
+            n_others=len(np.unique(rows.codes)) * n_columns + self._n_before(rows),
+            # Beside others only columns were counted that differ from these: codes sum
+            # to one, so that the last of them tells nothing more.
+            is_counted=self.kind == "shared",
+        )
+        if weights is None:
+            return self._block_step(rows)
+        return weights, np.ones(n_columns, dtype=bool), np.zeros(n_columns, dtype=bool)
+
+    def _shared_clusters_hold(self, rows: Rows) -> bool:
+        """Report whether classes that share a scatter may tell means of clusters.
+
+        The products then are about these. No squares of a cluster are told.
+        """
+        if rows.parts is None or self.may_lower or self.kind != "class":
+            return False
+        n_parts = len(np.unique(rows.parts))
+        if n_parts == len(np.unique(rows.codes)):
+            return False
+        weights = self._holding_weights(
+            rows.design(rows.parts),
+            rows.weights,
+            n_others=n_parts * rows.X.shape[1] + self._n_before(rows),
+        )
+        return weights is not None
 
     def _diagonal_step(self, rows: Rows) -> "_DiagonalStep":
         """Return what a class tells of squares."""
@@ -796,7 +822,7 @@ class _JointBasis:
         for group in np.unique(groups).tolist():
             of_group = np.flatnonzero(groups == group)
             some = rows.some(of_group)
-            has_clusters = group >= 0 and told.has_clusters[group]
+            has_clusters = bool(told.has_clusters[some.codes].all())
             columns = None
             if group < 0 and not is_in_block.all():
                 columns = np.flatnonzero(is_in_block)

@@ -5,10 +5,10 @@ from typing import Self
 
 import numpy as np
 
+from ..asking import NOISE, NoisyMethod
 from ..base import BaseAggregator
 from ..moments import ClassMoments, Likelihood, NodeLoss, PooledForm
 from ..networks import linear_attributes
-from ..pooled import NOISE, NoisyMethod
 
 # With more columns the discriminant analysis is as good and many times as fast: 784
 # take a second.

@@ -59,19 +59,14 @@ class Account:
             return
         before = Spent(self.spent.charges, delta=after.delta)
         left = math.floor(before.epsilon_left(most_epsilon) * 100) / 100
-        advice = (
-            f"One more reply may have epsilon {left:.2f}: have the server ask with "
-            "that or less."
-            if left > 0.0
-            else "Nothing is left for another reply."
-        )
         raise NoiseSpentError(
             f"Node {node!r} has spent epsilon {before.epsilon:.2f} of "
             f"{most_epsilon:.2f} at delta {delta_in_words(after.delta)}, by "
             f"{counting(self.n_exchanges, 'exchange')}. With this reply it would be "
-            f"{after.epsilon:.2f}. Nothing was computed. {advice} If the owner of the "
-            f"rows allows more, raise most_epsilon: "
-            f"limits=Limits(most_epsilon={_rounded_up(after.epsilon)}), or on the "
+            f"{after.epsilon:.2f}. Nothing was computed. What is left for one more "
+            f"reply is epsilon {left:.2f}: have the server ask for no more. If the "
+            f"owner of the rows allows more, raise most_epsilon: limits="
+            f"Limits(most_epsilon={_rounded_up(after.epsilon)}), or on the "
             f"command line --limit most_epsilon={_rounded_up(after.epsilon)}."
         )
 
@@ -114,4 +109,4 @@ def charges_as_json(charges: Iterable[Charge]) -> list[dict]:
 
 def _rounded_up(epsilon: float) -> float:
     """Return epsilon with two decimals, so that it is allowed."""
-    return math.ceil(epsilon * 100) / 100
+    return math.ceil(100.0 * epsilon / (1.0 + _ROUNDING)) / 100.0

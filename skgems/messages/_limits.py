@@ -183,7 +183,9 @@ class Limits(ResultMixin):
     front_numbers: int = _limit(
         100_000_000, "numbers that steps hold at once", of_rows=True
     )
-    most_epsilon: float = 1.0
+    most_epsilon: float = field(
+        default=1.0, metadata={"unit": "epsilon of all replies with noise"}
+    )
 
     def _page(self) -> Page:
         rows = [

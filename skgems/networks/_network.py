@@ -82,7 +82,7 @@ class Layers:
     activation: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        n_hidden = self.n_hidden_layers
+        n_hidden = len(self.coefs) - 1
         if isinstance(self.activation, str):
             names = (self.activation,) * n_hidden
         else:

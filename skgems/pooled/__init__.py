@@ -17,7 +17,6 @@ True
 
 from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._description import Description, describe, survey
-from ._noise import NOISE, NoisyMethod
 from ._pooled import PooledAggregator
 from ._sent_models import quadratic_content
 from ._table_one import TableOne

@@ -15,7 +15,7 @@ from ..compat import HasMethods, Interval, StrOptions
 from ..private import Privacy
 from ..steps import Columns, Front
 from ._decisions import PooledDecisionsMixin
-from ._noise import NoisyPooledMethod
+from ._noisy_classifiers import NoisyPooledMethod
 from ._pooled_fit import NAMES, PooledMethod, classifier_named
 from ._sent_models import content_of_classifier, of_all_columns
 from ._summarizing import PooledSummariesMixin

@@ -236,3 +236,18 @@ def test_files_and_tables_that_do_not_fit_are_refused(facts, capsys, content, ma
     assert main(summarize_arguments("lyon")) == 1
     assert match in capsys.readouterr().err
     assert not Path("ledger-lyon").exists()
+
+
+def test_an_exchange_whose_method_takes_no_noise_is_refused(facts, capsys):
+    argv = ["start", "study", "--method", "networks", "--nodes", "lyon"]
+    assert main([*argv, "--privacy", "privacy.json"]) == 1
+    assert "--privacy does not go with --method networks" in capsys.readouterr().err
+    assert not Path("study").exists()
+
+
+def test_a_folder_without_a_ledger_is_refused(work, capsys):
+    assert main(["ledger", "nowhere"]) == 1
+    assert "nowhere: there is no such folder" in capsys.readouterr().err
+    Path("empty").mkdir()
+    assert main(["ledger", "empty"]) == 1
+    assert "this folder has no ledger" in capsys.readouterr().err

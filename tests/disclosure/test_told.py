@@ -85,8 +85,11 @@ def check_sums(rows: Rows, said: Told, kind: str, rule: Disclosure) -> None:
     some = rows.some(left)
     weights = said.weights[left]
     n_in_block = np.count_nonzero(said.is_in_block)
+    has_clusters = said.has_clusters[some.codes]
+    assert has_clusters.all() or not has_clusters.any()
+    parts = some.parts if has_clusters.all() else some.codes
     h = leverages_by_definition(
-        some.X[:, said.is_in_block], some.codes, weights, units=some.units
+        some.X[:, said.is_in_block], parts, weights, units=some.units
     )
     assert h.max() < rule.leverage
     assert n_in_block * (n_in_block + 1) / 2 <= rule.unknowns * len(left) * n_columns
@@ -395,3 +398,27 @@ def test_columns_that_follow_from_others_are_told_where_the_others_were_counted(
     assert beside.is_in_block.all()
     alone = told(rows, may_lower=False, n_unknowns=3)
     assert not alone.is_in_block.all()
+
+
+@pytest.mark.parametrize("n_clusters, are_told", [(2, True), (16, False)])
+def test_classes_that_share_a_scatter_tell_clusters_where_these_hold(
+    n_clusters, are_told
+):
+    # 12 rows a class are too few for 8 columns; 60 rows have 8, and ten clusters.
+    codes = np.arange(60) % 5
+    rows = Rows(
+        X=np.random.default_rng(0).standard_normal((60, 8)),
+        codes=codes,
+        units=np.arange(60),
+        weights=np.ones(60),
+        residuals=np.zeros((60, 0)),
+        known=np.zeros((60, 0)),
+        parts=codes * n_clusters + np.arange(60) // 5 % n_clusters,
+    )
+    said = told(rows, may_lower=False)
+    assert not said.has_own.any()
+    assert said.is_in_block.all()
+    assert said.has_clusters.all() == said.has_clusters.any() == are_told
+    check_sums(rows, said, "class", Disclosure())
+    # Of all classes together no clusters were asked for.
+    assert not told(rows, kind="shared", may_lower=False).has_clusters.any()

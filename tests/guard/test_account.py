@@ -128,7 +128,7 @@ def test_beyond_the_limit_of_the_owner_it_is_said_what_is_left(state):
     left = np.floor(100 * Spent([ONE]).epsilon_left(1.2)) / 100
     text = str(caught.value)
     assert "has spent epsilon 1.00 of 1.20 at delta 1e-5, by 1 exchange" in text
-    assert f"One more reply may have epsilon {left:.2f}" in text
+    assert f"is left for one more reply is epsilon {left:.2f}" in text
     # What is advised helps.
     assert "--limit most_epsilon=1.47" in text
     ask_on_other_terms(state, limits=Limits(most_epsilon=1.47))
@@ -138,6 +138,11 @@ def test_an_epsilon_above_the_limit_is_refused_before_rows_are_read(state):
     with pytest.raises(NoiseSpentError, match=r"has spent epsilon 0.00 of 0.50"):
         ask(state, limits=Limits(most_epsilon=0.5))
     assert log_of(state) == []
+
+
+def test_the_limit_that_is_advised_has_no_more_digits_than_needed(state):
+    with pytest.raises(NoiseSpentError, match=r"most_epsilon=1\.0\), or"):
+        ask(state, limits=Limits(most_epsilon=0.5))
 
 
 def test_a_request_that_fails_spends_nothing(state, monkeypatch):

@@ -48,6 +48,8 @@ def test_reports_and_cards_say_what_noise_promises(kind, tmp_path):
     card = (tmp_path / "card.md").read_text()
     assert PROMISE in card
     assert "made with noise, SHA-256" in card
+    assert "Numbers of rows are not known here." in card
+    assert "single rows may be known" not in card
     plain = GEMSLogisticAggregator().fit(X, Y, nodes=NODES)
     assert plain.report().noise == ""
 

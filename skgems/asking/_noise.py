@@ -6,14 +6,11 @@ from typing import ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import RidgeClassifier
+from sklearn.base import BaseEstimator
 
-from ..asking import Run
 from ..base import Allows, BaseAggregator, Method, Takes
 from ..messages import Message
-from ..moments import ClassMoments, PooledForm
+from ..moments import ClassMoments
 from ..parties import Federation
 from ..private import (
     NoisyTerms,
@@ -26,8 +23,7 @@ from ..private import (
     sigma_of,
 )
 from ..steps import Front
-from ._classifiers import fit_to_sums, tells_one_scatter
-from ._pooled_fit import classifier_named
+from ._run import Run
 
 # Why no model of sums with noise is scikit-learn's fit on all rows.
 NOISE = "The sums have noise (privacy)."
@@ -52,7 +48,6 @@ _MEAN_THE_SAME: Mapping[str, tuple] = {
     "fit_intercept": (True,),
     "moments": ("shared",),
 }
-_CLASSIFIERS = (LinearDiscriminantAnalysis, RidgeClassifier)
 # The largest sum that int64 holds, with room for rounding where it is checked.
 _LARGEST_TOTAL = 2.0**62
 
@@ -128,50 +123,6 @@ class NoisyMethod(Method):
         groups: ArrayLike | None,
     ) -> NoReturn:
         raise_needs_more("fine_tune")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NoisyPooledMethod(NoisyMethod):
-    """The classifier of PooledAggregator, made of sums with noise."""
-
-    classifier: ClassifierMixin  # not fitted
-
-    @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
-        """Read the parameters; classifiers of nodes are set aside."""
-        privacy = aggregator._parameter("privacy")
-        pooled = aggregator.pooled
-        if isinstance(pooled, str):
-            pooled = classifier_named(pooled)
-        elif pooled is None:
-            pooled = LinearDiscriminantAnalysis()
-        check_is_made_of_noisy_sums(pooled, privacy.sorted_classes())
-        check_goes_with_noise(aggregator, privacy)
-        return cls(privacy=privacy, classifier=pooled)
-
-    def model_of(self, moments: ClassMoments, classes: np.ndarray) -> dict[str, object]:
-        fitted, _ = fit_to_sums(self.classifier, moments, classes)
-        form = PooledForm(
-            kind=type(fitted).__name__, parameters=fitted.get_params(), reason=NOISE
-        )
-        return {"pooled_form_": form, "_fitted": fitted, "_used": None}
-
-
-def check_is_made_of_noisy_sums(
-    classifier: ClassifierMixin, classes: np.ndarray
-) -> None:
-    """Raise ValueError for a classifier that needs other sums than have noise."""
-    if type(classifier) not in _CLASSIFIERS:
-        raise ValueError(
-            f"pooled={classifier!r} needs other sums than nodes tell with noise. With "
-            "privacy, set pooled= to LinearDiscriminantAnalysis() or RidgeClassifier()."
-        )
-    if not tells_one_scatter(classifier, classes):
-        raise ValueError(
-            f"pooled={classifier!r} weighs classes, for which it needs a matrix of "
-            "each. With privacy nodes tell one of all classes: leave its priors and "
-            "class_weight at None."
-        )
 
 
 def check_goes_with_noise(aggregator: BaseAggregator, privacy: Privacy) -> None:
