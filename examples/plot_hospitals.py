@@ -182,7 +182,7 @@ print(model.report())
 # drawn from these, so no patient's own probability is known. The numbers are multiples
 # of ten. Too few patients judged at each hospital for a curve of its own.
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(10, 5), layout="constrained")
 RocBySiteDisplay.from_evaluation(model.evaluation_, ax=axes[0])
 CalibrationBySiteDisplay.from_evaluation(model.evaluation_, ax=axes[1])
 plt.show()

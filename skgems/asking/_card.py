@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import Definitions, Points, Table, as_markdown, versions
-from ..disclosure import min_rows_of
+from ..disclosure import Disclosure, min_rows_of
 from ..evaluation import Evaluation
 from ..messages import disclosure_in_words
 from ..parties import Summary
@@ -102,23 +102,23 @@ def _description(aggregator: BaseEstimator, evaluation: Evaluation | None) -> li
 
 def _at_a_glance(evaluation: Evaluation) -> str:
     """Return the areas under ROC curves over all nodes, at the worst and the best."""
-    areas = {name: site.auc for name, site in evaluation.sites.items()}
-    known = {name: area for name, area in areas.items() if not isnan(area)}
-    if not known:
+    area_of_site = {name: site.auc for name, site in evaluation.sites.items()}
+    areas = {name: area for name, area in area_of_site.items() if not isnan(area)}
+    if not areas:
         return "No node has told how well the model sorts its rows."
     sentence = (
         f"How well it sorts the {evaluation.total.n_rows:,.0f} rows that judged it "
         "(AUC: 0.5 is chance, 1 is perfect): "
         f"{evaluation.total.auc:.2f} over all nodes"
     )
-    if len(known) > 1:
-        worst = min(known, key=known.get)
-        best = max(known, key=known.get)
+    if len(areas) > 1:
+        worst = min(areas, key=areas.get)
+        best = max(areas, key=areas.get)
         sentence += (
-            f", {known[worst]:.2f} at {as_markdown(worst)}, the worst, and "
-            f"{known[best]:.2f} at {as_markdown(best)}, the best"
+            f", {areas[worst]:.2f} at {as_markdown(worst)}, the worst, and "
+            f"{areas[best]:.2f} at {as_markdown(best)}, the best"
         )
-    unknown = [name for name in areas if name not in known]
+    unknown = [name for name in area_of_site if name not in areas]
     if unknown:
         sentence += f". It is not known for {_shown(unknown)}"
     return f"{sentence}."
@@ -397,12 +397,12 @@ def _disclosure(
     aggregator: BaseEstimator, summaries: Sequence[Summary], report: Any
 ) -> list[str]:
     """Return under which rule nodes told of their rows, and what can be guessed."""
-    section = ["## Disclosure and privacy"]
     agreement = getattr(aggregator.estimators, "agreement", None)
+    section = ["## Disclosure and privacy"]
     if report.noise:
         section.append(as_markdown(report.noise))
     else:
-        section += _rules(summaries, is_alone=agreement is None)
+        section += _protection_by_rule(aggregator, summaries)
     section.append(
         f"{TO_FILL_IN} on which ground the rows may be used (consent, law, ethics "
         "committee), and who answers for them at each node."
@@ -413,22 +413,26 @@ def _disclosure(
     return section
 
 
-def _rules(summaries: Sequence[Summary], *, is_alone: bool) -> list[str]:
-    """Return the rules under which nodes told of rows without noise, and guesses."""
-    section = []
-    if summaries:
-        rules = {disclosure_in_words(summary.disclosure) for summary in summaries}
-        section += map(as_markdown, sorted(rules))
-        guesses = [f"Node {summary.name!r}: {summary.guess}" for summary in summaries]
+def _protection_by_rule(
+    aggregator: BaseEstimator, summaries: Sequence[Summary]
+) -> list[str]:
+    """Return the rule of disclosure, and what can be guessed of a row under it."""
+    rules = {disclosure_in_words(summary.disclosure) for summary in summaries}
+    paragraphs = list(map(as_markdown, sorted(rules)))
+    rule_here = aggregator.disclosure
+    if not summaries and isinstance(rule_here, Disclosure):
+        paragraphs.append(as_markdown(disclosure_in_words(rule_here)))
+    elif not summaries and getattr(aggregator.estimators, "agreement", None) is None:
+        paragraphs.append("No rule of disclosure held, as the rows were in one place.")
+    guesses = [f"Node {summary.name!r}: {summary.guess}" for summary in summaries]
+    if guesses:
         points = Points(heading="What can be guessed about a row", sentences=guesses)
-        section.append(points.markdown())
-    elif is_alone:
-        section.append("The rows were in one place, where no rule of disclosure held.")
-    section.append(
+        paragraphs.append(points.markdown())
+    paragraphs.append(
         "No noise was added to what nodes told. So no bound of differential privacy is "
         "claimed."
     )
-    return section
+    return paragraphs
 
 
 def _shown(labels: Iterable, *, most: int = _MOST_CLASSES) -> str:

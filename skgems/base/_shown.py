@@ -35,8 +35,9 @@ _STYLE = """<style>
   border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent)}
 .skgems-view thead th {vertical-align: bottom; max-width: 8em; white-space: normal}
 .skgems-view td {max-width: 30em; min-width: 3em}
-.skgems-view :is(th, td).number {text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums}
+.skgems-view :is(th, td).number {text-align: right}
+.skgems-view td.number {white-space: nowrap; font-variant-numeric: tabular-nums}
+.skgems-view td:first-child {white-space: pre-wrap}
 .skgems-view .heading {font-weight: 600; margin: 0.8em 0 0.2em}
 .skgems-view ul {margin: 0.2em 0; padding-left: 1.3em}
 </style>"""

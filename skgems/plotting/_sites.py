@@ -151,7 +151,7 @@ class RocBySiteDisplay(_BySiteDisplay):
             step = self.evaluation.min_rows.get(name, 1)
             if min(metrics.n_positive, metrics.n_negative) < _FEWEST_STEPS * step:
                 fpr, tpr = [], []
-                label += ", too few rows to draw"
+                label += ", too few rows"
             if not is_named:
                 label = "a site" if k == 0 else None
             ax.plot(fpr, tpr, label=label, **_style_of_site(k, is_named=is_named))
@@ -167,7 +167,7 @@ class RocBySiteDisplay(_BySiteDisplay):
             title=f"{self._judged_label} against others",
             aspect="equal",
         )
-        _draw_legend(ax)
+        ax.legend(loc="lower right", fontsize="small")
 
 
 class CalibrationBySiteDisplay(_BySiteDisplay):
@@ -214,7 +214,7 @@ class CalibrationBySiteDisplay(_BySiteDisplay):
             label = name
             if n_points < 2:
                 observed, predicted = [], []
-                label += ", too few rows to draw"
+                label += ", too few rows"
             if not is_named:
                 label = "a site" if k == 0 else None
             style = _style_of_site(k, is_named=is_named)
@@ -233,7 +233,7 @@ class CalibrationBySiteDisplay(_BySiteDisplay):
             ylabel=f"share of rows that are {self._judged_label}",
             aspect="equal",
         )
-        _draw_legend(ax)
+        ax.legend(loc="upper left", fontsize="small")
 
 
 class CoefficientsDisplay(Display):
@@ -360,11 +360,6 @@ class CoefficientsDisplay(Display):
 def _is_intercept(name: str) -> bool:
     """Report whether a coefficient is an intercept, of all nodes or of one."""
     return name == "intercept" or name.startswith("intercept of ")
-
-
-def _draw_legend(ax: "Axes") -> None:
-    """Draw the legend below the axes, where names may be long and hide no curve."""
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize="small")
 
 
 def _style_of_site(k: int, *, is_named: bool) -> dict[str, Any]:

@@ -142,9 +142,11 @@ def test_a_card_without_rows_says_that_nobody_has_judged(tmp_path):
     card = card_of(agg.fit(X, y, nodes=sites), tmp_path / "card.md")
     assert "Numbers of rows are not known here." in card
     assert "### Calibration" not in card
-    assert "no rule of disclosure held" in card
+    assert "No rule of disclosure held" in card
     strict = agg.set_params(disclosure=Disclosure()).fit(X, y, nodes=sites)
-    assert "where all rows were" in card_of(strict, tmp_path / "card.md")
+    card = card_of(strict, tmp_path / "card.md")
+    assert "where all rows were" in card
+    assert "Classes with fewer than 10 rows are left out" in card
 
 
 def test_more_classes_have_a_table_of_calibration_each_and_no_coefficients(tmp_path):

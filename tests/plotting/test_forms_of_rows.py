@@ -29,6 +29,7 @@ from skgems import (  # noqa: E402
 )
 from skgems.asking import Report  # noqa: E402
 from skgems.datasets import load_penguins  # noqa: E402
+from skgems.evaluation import Evaluation  # noqa: E402
 from skgems.plotting import SizeAccuracyDisplay, SpacesDisplay  # noqa: E402
 from skgems.spaces import GoodEnoughSpace  # noqa: E402
 
@@ -187,13 +188,38 @@ def forest_display(rows):
     return display
 
 
+def roc_by_site_display(rows):
+    return plotting.RocBySiteDisplay.from_estimator(
+        rows.spaces, rows.X, rows.y, rows.nodes, label="Adelie"
+    )
+
+
+def calibration_by_site_display(rows):
+    return plotting.CalibrationBySiteDisplay.from_estimator(
+        rows.spaces, rows.X, rows.y, rows.nodes, label="Adelie"
+    )
+
+
+def coefficients_display(rows):
+    y = np.arange(len(Y)) % 2
+    agg = GEMSLogisticAggregator([(name, None) for name in NAMES], C=np.inf)
+    display = plotting.CoefficientsDisplay.from_estimator(
+        agg.fit(rows.X, y, nodes=rows.nodes), rows.X, y, rows.nodes
+    )
+    display.names = list("abcd")  # those of the columns differ from form to form
+    return display
+
+
 DISPLAYS = {
+    "CalibrationBySiteDisplay": calibration_by_site_display,
+    "CoefficientsDisplay": coefficients_display,
     "EpsilonDisplay": epsilon_display,
     "FineTuningDisplay": fine_tuning_display,
     "ForestDisplay": forest_display,
     "GapDisplay": gap_display,
     "MatchingDisplay": matching_display,
     "NodeReportDisplay": node_report_display,
+    "RocBySiteDisplay": roc_by_site_display,
     "RoundsDisplay": rounds_display,
     "SizeAccuracyDisplay": size_accuracy_display,
     "SpacesDisplay": spaces_display,
@@ -204,6 +230,8 @@ def as_plain(attribute):
     """What stands for an attribute of a display: a list, a dict, a number or a text."""
     if isinstance(attribute, Report):
         return attribute.nodes
+    if isinstance(attribute, Evaluation):
+        return attribute.columns
     if isinstance(attribute, GoodEnoughSpace):
         return attribute.center.tolist()
     if issparse(attribute):

@@ -179,9 +179,9 @@ def test_curves_that_would_be_rounding_are_not_drawn():
     assert len(line_named(ax, "lyon").get_xdata()) > 10
     assert len(line_named(ax, "nice").get_xdata()) == 0
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert texts[1].endswith("), too few rows to draw")
+    assert texts[1].endswith("), too few rows")
     # 4,000 rows: a point has 5 * 300 rows, and the node of 900 has none.
     rough = replace(evaluation, min_rows={"lyon": 300, "nice": 900})
     ax = CalibrationBySiteDisplay.from_evaluation(rough).ax_
     assert len(line_named(ax, "lyon").get_xdata()) == 2
-    assert len(line_named(ax, "nice, too few rows to draw").get_xdata()) == 0
+    assert len(line_named(ax, "nice, too few rows").get_xdata()) == 0
