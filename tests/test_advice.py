@@ -205,14 +205,18 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "bounds": (PooledTransformer,),
         "categories": (OneHotEncoder, OrdinalEncoder),
         "disclosure": (reply_to, LINEAR.summarize, Agreement),
+        "epsilon": (Privacy,),
         "keep_replies": (LINEAR, PooledAggregator),
         "min_rows": (Disclosure,),
         "moments": (LINEAR,),
         "n_rounds": (LINEAR,),
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
+        "privacy": (LINEAR, PooledAggregator),
         "robust": (LINEAR, PooledAggregator),
         "threshold": (LINEAR.evaluate,),
+        "epsilon": (Privacy,),
+        "privacy": (LINEAR, PooledAggregator),
     },
     "guard": {
         "again": (reply_to,),
@@ -296,8 +300,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "max_features": (ExtraTreesClassifier,),
         "min_impurity_decrease": (ExtraTreesClassifier,),
         "nodes": (PooledAggregator.fit,),
-        "epsilon": (Privacy,),
-        "privacy": (LINEAR, PooledAggregator),
         "pooled": (PooledAggregator,),
         "robust": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
@@ -305,8 +307,11 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "private": {
         "classes": (Privacy,),
+        "delta": (Privacy,),
+        "epsilon": (Privacy,),
         "high": (Privacy,),
         "low": (Privacy,),
+        "moments": (LINEAR,),
         "privacy": (LINEAR, PooledAggregator),
     },
     "spaces": {
@@ -364,7 +369,7 @@ NO_PARAMETERS = {
     ("networks", "dim"): "of torch.softmax, in a value of predict_nonlinearity",
     ("networks", "predict_nonlinearity"): "of nets of skorch, which is a function",
     ("tasks", "model"): "a field of a request",
-    ("pooled", "privacy__epsilon"): "of the Privacy that privacy holds",
+    ("asking", "privacy__epsilon"): "of the Privacy that privacy holds",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
 # Values that are no literals.

@@ -39,6 +39,13 @@ TESTED_ELSEWHERE = {
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "base/_validation.py": ("test_errors.py", "rows that are refused"),
     "ensembles/_candidates.py": ("ensembles/test_combine.py", "combine tries them"),
+    "asking/_common_form.py": ("moments/test_forms.py", "forms of several nodes"),
+    "evaluation/_totals.py": ("evaluation/test_judging.py", "what all nodes tell"),
+    "parties/_simulated_noise.py": (
+        "gems/test_noise.py",
+        "simulated nodes tell with noise",
+    ),
+    "moments/_class_weights.py": ("moments/test_forms.py", "ridge with weights"),
     "channels/_folder.py": (
         "channels/test_exchange.py",
         "an exchange keeps its folder",

@@ -182,6 +182,8 @@ def of_summaries(summaries: list[Summary], args: argparse.Namespace) -> BaseAggr
         method = METHOD_WORDS[args.method or "linear"]
         aggregator = aggregator_of(method, {}, args.parameters, args.front)
         aggregator.set_params(privacy=Privacy.from_settings(first.settings["privacy"]))
+        if method == METHOD_WORDS["linear"]:
+            aggregator.set_params(moments=first.settings["moments"])
         return aggregator.set_params(estimators=summaries).fit()
     method = METHOD_WORDS[args.method] if args.method else first.method
     if method not in METHOD_WORDS.values():

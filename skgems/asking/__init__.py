@@ -28,6 +28,7 @@ from ..messages import Message
 from ._alignment import align_hidden_units, started_apart
 from ._asked_nodes import AskAgainError, Context
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
+from ._common_form import common_form
 from ._decisions import warn_of_lost_decisions
 from ._fitting import fit_method, run_of, run_over
 from ._fronts import fit_front, front_plan

@@ -399,20 +399,10 @@ def _disclosure(
     """Return under which rule nodes told of their rows, and what can be guessed."""
     section = ["## Disclosure and privacy"]
     agreement = getattr(aggregator.estimators, "agreement", None)
-    if summaries and not report.noise:
-        rules = {disclosure_in_words(summary.disclosure) for summary in summaries}
-        section += map(as_markdown, sorted(rules))
-    elif agreement is None and not report.noise:
-        section.append("The rows were in one place, where no rule of disclosure held.")
-    guesses = [f"Node {summary.name!r}: {summary.guess}" for summary in summaries]
-    if guesses and not report.noise:
-        points = Points(heading="What can be guessed about a row", sentences=guesses)
-        section.append(points.markdown())
-    section.append(
-        as_markdown(report.noise)
-        or "No noise was added to what nodes told. So no bound of differential privacy "
-        "is claimed."
-    )
+    if report.noise:
+        section.append(as_markdown(report.noise))
+    else:
+        section += _rules(summaries, is_alone=agreement is None)
     section.append(
         f"{TO_FILL_IN} on which ground the rows may be used (consent, law, ethics "
         "committee), and who answers for them at each node."
@@ -420,6 +410,24 @@ def _disclosure(
     if agreement is not None:
         sentences = [f"- {as_markdown(text)}" for text in agreement.says.values()]
         section += ["### Agreement", "\n".join(sentences)]
+    return section
+
+
+def _rules(summaries: Sequence[Summary], *, is_alone: bool) -> list[str]:
+    """Return the rules under which nodes told of rows without noise, and guesses."""
+    section = []
+    if summaries:
+        rules = {disclosure_in_words(summary.disclosure) for summary in summaries}
+        section += map(as_markdown, sorted(rules))
+        guesses = [f"Node {summary.name!r}: {summary.guess}" for summary in summaries]
+        points = Points(heading="What can be guessed about a row", sentences=guesses)
+        section.append(points.markdown())
+    elif is_alone:
+        section.append("The rows were in one place, where no rule of disclosure held.")
+    section.append(
+        "No noise was added to what nodes told. So no bound of differential privacy is "
+        "claimed."
+    )
     return section
 
 

@@ -13,9 +13,9 @@ from ..messages import Message
 from ..moments import ClassMoments
 from ..parties import Federation
 from ..private import (
+    NoisySums,
     NoisyTerms,
     Privacy,
-    SharedSums,
     bounds_of,
     layout_of,
     mend,
@@ -32,7 +32,7 @@ _NEEDS_MORE: Mapping[str, str] = {
     "epsilon": "good-enough spaces tell how far single rows are, without noise",
     "intersection": "good-enough spaces tell how far single rows are, without noise",
     "spaces": "good-enough spaces tell how far single rows are, without noise",
-    "moments": "nodes tell one matrix of all classes, and no clusters",
+    "moments": "nodes tell one matrix of all classes or of each, and no clusters",
     "n_rounds": "each further message would need noise of its own",
     "node_weight": "the sums of all nodes are added up as they are",
     "class_weight": "the sums count each row once",
@@ -46,7 +46,7 @@ _NEEDS_MORE: Mapping[str, str] = {
 _MEAN_THE_SAME: Mapping[str, tuple] = {
     "class_weight": (None,),
     "fit_intercept": (True,),
-    "moments": ("shared",),
+    "moments": ("shared", "class"),
 }
 # The largest sum that int64 holds, with room for rounding where it is checked.
 _LARGEST_TOTAL = 2.0**62
@@ -71,7 +71,12 @@ class NoisyMethod(Method):
     @property
     def terms(self) -> NoisyTerms:
         """Return what nodes and server agree on."""
-        return NoisyTerms(privacy=self.privacy)
+        return NoisyTerms(privacy=self.privacy, by_class=self.by_class)
+
+    @property
+    def by_class(self) -> bool:
+        """Report whether nodes tell products of columns of each class."""
+        return False
 
     def front_with_bins(self, front: Front | None) -> Front | None:
         """Return the front, to which nothing is added."""
@@ -84,9 +89,9 @@ class NoisyMethod(Method):
     def attributes(self, federation: Federation, run: Run) -> dict[str, object]:
         """Add up what the nodes told, mend it, and make the model of it."""
         total, n_nodes = run(_total_plan(self.terms.request()))
-        sums = SharedSums.from_vector(
+        sums = NoisySums.from_vector(
             total,
-            layout_of(self.privacy),
+            layout_of(self.privacy, by_class=self.by_class),
             sigma=sigma_of(self.privacy) * np.sqrt(n_nodes),
         )
         bounds = bounds_of(self.privacy)

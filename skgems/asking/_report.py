@@ -258,18 +258,12 @@ class ReportMixin(EvaluateMixin):
             self, seen_classes=seen_classes, summaries=summaries
         )
         columns |= _columns_of_trust(self)
-        evaluation = getattr(self, "evaluation_", None)
+        evaluation = self._evaluation(X, y, nodes)
         legend = _legend_of_fit(self, are_sent=any(summaries))
         if X is not None:
             columns |= self._scored(X, y, nodes)
-            if len(self.classes_) > 1:
-                evaluation = self.evaluate(X, y, nodes)
-            if nodes is None:
-                legend |= _legend_of_rows("All rows that were passed to report().")
-            else:
-                legend |= _legend_of_rows(
-                    "The rows of the node among those that were passed to report()."
-                )
+            rows = "All rows" if nodes is None else "The rows of the node among those"
+            legend |= _legend_of_rows(f"{rows} that were passed to report().")
         elif evaluation is not None:
             columns |= _columns_of_evaluation(evaluation, columns=columns)
         columns["gain"] = _gains(columns)
@@ -304,6 +298,14 @@ class ReportMixin(EvaluateMixin):
             if _n_bytes_about_trees(self.history_)
             else None,
         )
+
+    def _evaluation(self, X, y, nodes) -> Evaluation | None:
+        """Evaluate by rows, or return what nodes have told; None if nothing is."""
+        if X is None:
+            return getattr(self, "evaluation_", None)
+        if len(self.classes_) < 2:
+            return None
+        return self.evaluate(X, y, nodes)
 
     def _scored(self, X, y, nodes) -> dict[str, list]:
         """Columns of how good models are on rows of each node; None without rows."""

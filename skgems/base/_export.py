@@ -189,6 +189,7 @@ class TunedNetworkMixin(NetworkExportMixin):
         vars(self).update(
             tuned_attributes(self._layers, last_layer=last_layer, tuned=tuned)
         )
+        vars(self).pop("evaluation_", None)  # it was of the model before
         return self
 
 

@@ -85,7 +85,7 @@ def aggregator_of_settings(method: str, settings: Mapping) -> BaseAggregator:
     """Make the aggregator of the settings in a summary or an agreement."""
     if method == NoisyTerms.method:  # whatever is made of its sums, they are the same
         privacy = Privacy.from_settings(settings["privacy"])
-        return GEMSLogisticAggregator(privacy=privacy)
+        return GEMSLogisticAggregator(privacy=privacy, moments=settings["moments"])
     params = with_objects_of_settings(settings)
     if "pooled" in params:
         params["pooled"] = _object(params["pooled"])

@@ -10,7 +10,7 @@ A partition takes labels and returns the node of each row, which ``fit`` takes a
 array([0, 0, 1, 1, 0])
 """
 
-from ._groups import as_groups, parts_of_groups
+from ._groups import as_groups, parts_of_groups, shuffled_by_class
 from ._labels import PUBLIC, PUBLIC_NAME, missing_labels
 from ._partitions import (
     hold_out_public,
@@ -18,7 +18,6 @@ from ._partitions import (
     partition_dirichlet,
     partition_homogeneous,
     partition_mixing,
-    shuffled_by_class,
 )
 from ._penguins import load_penguins
 

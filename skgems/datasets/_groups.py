@@ -4,7 +4,7 @@ Models that are judged by other rows of a patient whom they know look too good.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from ._labels import missing_labels
@@ -67,3 +67,9 @@ def parts_of_groups(
         part_of_group[group] = part
         totals[part] += counts[group]
     return part_of_group[group_of_row]
+
+
+def shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """Indices of rows, class by class, in random order within each class."""
+    shuffled = rng.permutation(len(codes))
+    return shuffled[np.argsort(codes[shuffled], kind="stable")]

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ..compat import Interval, RealNotInt, StrOptions, validate_params
+from ._groups import shuffled_by_class
 from ._labels import PUBLIC, PUBLIC_NAME, missing_labels
 
 RandomState = int | np.random.RandomState | None
@@ -37,12 +38,6 @@ def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     return classes, codes
-
-
-def shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """Indices of rows, class by class, in random order within each class."""
-    shuffled = rng.permutation(len(codes))
-    return shuffled[np.argsort(codes[shuffled], kind="stable")]
 
 
 def _label_groups(groups: int | list, classes: NDArray, other_labels: str) -> NDArray:

@@ -8,10 +8,11 @@ errors. Parameters are contrasts ``w_k - w_0`` of the weights of each class agai
 first: class by class, those of the columns and then the intercept.
 
 >>> import numpy as np
->>> from skgems.evaluation import told_of_class
+>>> from skgems.evaluation import class_metrics, told_of_class
 >>> scores = np.array([-2.0, -1.0, 0.5, 1.0, 2.0])  # log-odds
 >>> is_ill = np.array([False, False, True, False, True])
->>> metrics = told_of_class(scores, is_ill, scores > 0).metrics("ill")
+>>> told = told_of_class(scores, is_ill, scores > 0)
+>>> metrics = class_metrics(told, "ill")
 >>> round(metrics.auc, 2), metrics.sensitivity, round(metrics.specificity, 2)
 (0.83, 1.0, 0.67)
 """
@@ -28,7 +29,6 @@ from ._judging import (
     judged_classes,
     told_of_class,
     told_of_model,
-    total_of_class,
 )
 from ._metrics import ClassMetrics, Evaluation, SiteMetrics
 from ._newton import (
@@ -49,6 +49,7 @@ from ._score_sums import (
     triangle_of,
 )
 from ._sites import ToldOfNode, evaluation_of
+from ._totals import class_metrics, total_of_class
 
 __all__ = [
     "ClassMetrics",

@@ -4,16 +4,14 @@ Numbers of rows are rounded by chance under a rule of disclosure: a number n bec
 k = floor(n / k + u) k for a u that is drawn once, so that k is right on average.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import expit, logsumexp
 from scipy.stats import rankdata
 
-from ._bins import EDGES, MIDDLES, N_BINS, ScoreBins
-from ._calibration import Calibration, ScoredRows, calibration, pooled_calibration
-from ._metrics import ClassMetrics
+from ._bins import EDGES, N_BINS
+from ._calibration import Calibration, ScoredRows, calibration
 
 # Log-odds are within these bounds, which are those of 64-bit probabilities: some models
 # are so sure that a class has the probability 0.
@@ -66,28 +64,6 @@ class ToldOfClass:
     intercept: float = np.nan
     positives: np.ndarray = field(default_factory=_no_bins)  # (n_bins,)
     negatives: np.ndarray = field(default_factory=_no_bins)
-
-    def metrics(self, label: object) -> ClassMetrics:
-        """Return the metrics of the class at this node."""
-        has_bins = self.positives.any() or self.negatives.any()
-        return ClassMetrics(
-            label=label,
-            n_positive=self.n_positive,
-            n_negative=self.n_negative,
-            auc=self.auc,
-            true_positives=self.true_positives,
-            false_positives=self.false_positives,
-            calibration_slope=self.slope,
-            calibration_intercept=self.intercept,
-            bins=self._bins if has_bins else None,
-        )
-
-    @property
-    def _bins(self) -> ScoreBins:
-        return ScoreBins(
-            positives=_summing_to(self.positives, self.n_positive),
-            negatives=_summing_to(self.negatives, self.n_negative),
-        )
 
 
 def judged_classes(n_classes: int) -> list[int]:
@@ -179,38 +155,6 @@ def area_under_curve(positive: np.ndarray, negative: np.ndarray) -> float:
     return float((ranks.sum() - n_positive * (n_positive + 1) / 2.0) / n_pairs)
 
 
-def total_of_class(told: Sequence[ToldOfClass]) -> ToldOfClass:
-    """Return what all nodes together tell of a class.
-
-    Rows of which a node tells nothing are left out.
-    """
-    bins = [part._bins for part in told]
-    positives = np.sum([part.positives for part in bins], axis=0)
-    negatives = np.sum([part.negatives for part in bins], axis=0)
-    fitted = pooled_calibration(
-        [
-            ScoredRows(
-                scores=MIDDLES,
-                n_positive=of_node.positives,
-                n_negative=of_node.negatives,
-                told=Calibration(slope=part.slope, intercept=part.intercept),
-            )
-            for part, of_node in zip(told, bins, strict=True)
-        ]
-    )
-    return ToldOfClass(
-        n_positive=float(positives.sum()),
-        n_negative=float(negatives.sum()),
-        auc=_total_area(told, bins),
-        true_positives=_sum_of_known(part.true_positives for part in told),
-        false_positives=_sum_of_known(part.false_positives for part in told),
-        slope=fitted.slope,
-        intercept=fitted.intercept,
-        positives=positives,
-        negatives=negatives,
-    )
-
-
 # ---- parts ---------------------------------------------------------------------------
 
 
@@ -259,56 +203,6 @@ def _in_bins(scores: np.ndarray) -> np.ndarray:
     """Count scores by bins; one on an edge is in the upper bin."""
     places = np.searchsorted(EDGES, scores, side="right")
     return np.bincount(places, minlength=N_BINS).astype(float)
-
-
-def _total_area(told: Sequence[ToldOfClass], bins: Sequence[ScoreBins]) -> float:
-    """Return the area under the ROC curve of all rows, from areas and bins of nodes.
-
-    Bins show how many pairs are in the right order, of one node or of two. Those of one
-    node are known better from its area: by what share of the pairs bins are off there,
-    they are taken to be off everywhere.
-    """
-    positives = np.sum([of_node.positives for of_node in bins], axis=0)
-    negatives = np.sum([of_node.negatives for of_node in bins], axis=0)
-    n_pairs = positives.sum() * negatives.sum()
-    if not n_pairs:
-        return np.nan
-    area = _right_pairs(positives, negatives) / n_pairs
-    n_known = 0.0
-    n_missed = 0.0
-    for part, of_node in zip(told, bins, strict=True):
-        if not np.isnan(part.auc):
-            n_of_node = part.n_positive * part.n_negative
-            n_known += n_of_node
-            n_missed += part.auc * n_of_node
-            n_missed -= _right_pairs(of_node.positives, of_node.negatives)
-    if n_known:
-        area += n_missed / n_known
-    return float(np.clip(area, 0.0, 1.0))
-
-
-def _right_pairs(positives: np.ndarray, negatives: np.ndarray) -> float:
-    """Return in how many pairs the positive row is higher, half of those of a bin."""
-    below = np.cumsum(negatives) - negatives / 2.0
-    return float(positives @ below)
-
-
-def _summing_to(counts: np.ndarray, n_rows: float) -> np.ndarray:
-    """Return bins that have so many rows: the highest one takes what is lacking.
-
-    No number of rows below an edge is then off by more than a step.
-    """
-    if not counts.any():
-        return counts
-    below = np.minimum(np.cumsum(counts), n_rows)
-    below[np.flatnonzero(counts)[-1] :] = n_rows
-    return np.diff(below, prepend=0.0)
-
-
-def _sum_of_known(numbers: Iterable[float]) -> float:
-    """Sum what nodes tell; NaN where none tells it."""
-    known = [number for number in numbers if not np.isnan(number)]
-    return float(sum(known)) if known else np.nan
 
 
 def _n_units(rows: np.ndarray, numbers: np.ndarray | None) -> int:

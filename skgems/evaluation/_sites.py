@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._judging import ToldOfClass, judged_classes, total_of_class
+from ._judging import ToldOfClass, judged_classes
 from ._metrics import Evaluation, SiteMetrics
+from ._totals import class_metrics, total_of_class
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,7 +74,8 @@ def _site(
         support=support,
         accuracy=_accuracy(told),
         by_class={
-            label: part.metrics(label) for label, part in zip(judged, told, strict=True)
+            label: class_metrics(part, label)
+            for label, part in zip(judged, told, strict=True)
         },
         local=local,
     )

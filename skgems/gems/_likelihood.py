@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ..asking import ROUGH_TOL, TOL
+from ..asking import ROUGH_TOL, TOL, common_form
 from ..compat import say
-from ..local import as_class_weight, cached_call, common_form
+from ..local import as_class_weight, cached_call
 from ..messages import Message
 from ..moments import (
     ClassMoments,

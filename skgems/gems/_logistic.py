@@ -155,9 +155,10 @@ default="auto"
     privacy : Privacy, default=None
         Noise on the sums of each node, see :class:`~skgems.Privacy`. Each node then
         sends one vector of sums, and nothing else that depends on its rows. The local
-        classifiers are set aside, and one covariance is of all classes. Rows are put
-        within the agreed bounds, also in predictions. Choose it if nobody may find out
-        whether a person is among the rows. None tells sums as `disclosure` lets them.
+        classifiers are set aside. One covariance is of all classes, unless `moments` is
+        "class": name that if rows are many and columns few. Rows are put within the
+        agreed bounds, also in predictions. Choose it if nobody may find out whether a
+        person is among the rows. None tells sums as `disclosure` lets them.
     front : transformer, default=None
         Transformers that all nodes apply before the model. An unfitted front is fitted
         to statistics that the nodes send, by :class:`~skgems.PooledTransformer`, which
@@ -700,4 +701,5 @@ default="auto"
             of `fit`.
         """
         vars(self).update(self._method().tuned_attributes(self, X, y, groups=groups))
+        vars(self).pop("evaluation_", None)  # it was of the model before
         return self

@@ -9,6 +9,7 @@ from ..asking import NOISE, NoisyMethod
 from ..base import BaseAggregator
 from ..moments import ClassMoments, Likelihood, NodeLoss, PooledForm
 from ..networks import linear_attributes
+from ._parameters import Moments
 
 # With more columns the discriminant analysis is as good and many times as fast: 784
 # take a second.
@@ -22,6 +23,11 @@ class NoisyLinearMethod(NoisyMethod):
     """The model of GEMSLogisticAggregator, made of sums with noise."""
 
     C: float | str
+    moments: Moments
+
+    @property
+    def by_class(self) -> bool:
+        return self.moments.kind == "class"
 
     @classmethod
     def from_aggregator(cls, aggregator: BaseAggregator) -> Self:

@@ -80,17 +80,8 @@ def overview_of_reply(
     request_path: Path | None,
 ) -> dict:
     """Describe a reply: its rows, and what can be worked out from it."""
-    parts = [message]
-    asked = [] if request is None else [request]
-    if is_summary(message):
-        asked = [request for request, _ in pairs_in(message.content)]
-        replies = [reply for _, reply in pairs_in(message.content)]
-        parts = [
-            reply for reply in replies if not TASKS[reply.task].repeats_description
-        ]
-    noise = noise_of(asked)
-    if noise:
-        parts = [part for part in parts if TASKS[part.task].discloses == "noise"]
+    noise = noise_of(_answered_by(message, request))
+    parts = _parts_held(message, have_noise=bool(noise))
     lines = {
         "file": f"{KINDS[kind]} (task {message.task!r})",
         "from": "a node that is not named" if node is None else f"node {node!r}",
@@ -113,6 +104,24 @@ def overview_of_reply(
 
 
 # ---- what a message holds ----------------------------------------------------------
+
+
+def _answered_by(reply: Message, request: Message | None) -> list[Message]:
+    """Return the requests that a reply answers, as far as they are known."""
+    if is_summary(reply):
+        return [request for request, _ in pairs_in(reply.content)]
+    return [] if request is None else [request]
+
+
+def _parts_held(message: Message, *, have_noise: bool) -> list[Message]:
+    """Return the replies within a message; beside noise what is public is none."""
+    replies = [message]
+    if is_summary(message):
+        replies = [reply for _, reply in pairs_in(message.content)]
+        replies = [r for r in replies if not TASKS[r.task].repeats_description]
+    if have_noise:
+        return [reply for reply in replies if TASKS[reply.task].discloses == "noise"]
+    return replies
 
 
 def _exchange_in_words(message: Message, method: str | None) -> dict[str, str]:

@@ -28,7 +28,6 @@ from ._closed_forms import (
     WITHHELD,
     as_class_weight,
     closed_form,
-    common_form,
     has_steps,
 )
 from ._costs import (

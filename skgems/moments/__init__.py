@@ -28,6 +28,7 @@ from ._class_moments import (
     weighted_mean,
 )
 from ._class_sums import MOST_CATEGORIES, ClassSums
+from ._class_weights import weights_of
 from ._clusters import (
     CLUSTER_ROWS,
     Centers,
@@ -40,7 +41,7 @@ from ._descent import Descent
 from ._effective_rows import EffectiveRows
 from ._equations import Root
 from ._fewer import draw_rows, fewer_parts, k_means
-from ._forms import PooledForm, weights_of
+from ._forms import PooledForm
 from ._gaussian import GaussianLoss
 from ._liars import (
     Contradictions,

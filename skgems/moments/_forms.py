@@ -4,13 +4,14 @@ The *form* of such a classifier is its kind with parameters. :meth:`PooledForm.f
 makes the classifier of moments, and says how exact it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ._class_moments import ClassMoments
+from ._class_weights import weights_of
 from ._promises import Rounding
 from ._rows import ROUNDING_OF_SUMS
 from ._solutions import (
@@ -101,12 +102,6 @@ _SOLVERS: Mapping[str, Callable[..., LinearSolution]] = {
     "lda": solve_lda,
     "nearest_centroid": solve_centroids,
 }
-
-
-def weights_of(pairs: Sequence, classes: ArrayLike) -> np.ndarray:
-    """The weight of each class, by pairs of label and weight; 1 where it has none."""
-    weight_of_label = dict(pairs)
-    return np.array([weight_of_label.get(c, 1.0) for c in np.asarray(classes).tolist()])
 
 
 def _counts(

@@ -47,11 +47,7 @@ from ._nodes import (
     rows_of_nodes,
     weighted_rows,
 )
-from ._noisy import (
-    member_with_noise,
-    noisy_summary,
-    with_noisy_summaries,
-)
+from ._noisy import member_with_noise
 from ._pickling import told_if_not_pickled
 from ._reading import as_front_takes_them, read_parties
 from ._record import Record, difference_in_words
@@ -71,6 +67,7 @@ from ._rows import (
     warn_of_another_front,
 )
 from ._ruled import RuledTable, table_under
+from ._simulated_noise import noisy_summary, with_noisy_summaries
 from ._simulation import Simulation
 from ._small_classes import without_small_classes
 from ._summary import Summary, is_path, load_message

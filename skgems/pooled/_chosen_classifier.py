@@ -6,8 +6,9 @@ from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from ..asking import common_form
 from ..base import BaseAggregator
-from ..local import common_form, has_steps
+from ..local import has_steps
 from ..networks import final_step
 from ..parties import members_here
 from ._classifiers import CLASSIFIERS, KINDS

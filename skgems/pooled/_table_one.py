@@ -129,6 +129,11 @@ class ColumnOfNode:
     def n_known(self) -> int:
         return self.n_rows - self.gaps
 
+    @property
+    def is_of_numbers(self) -> bool:
+        """Report whether it has a mean, and no categories that say more."""
+        return self.mean is not None and not self.counts
+
 
 def table_one_rows(
     columns: Mapping[str, Mapping[str | None, ColumnOfNode]], nodes: Sequence[str]
@@ -153,36 +158,68 @@ def _rows_of_column(
     """Return the rows of one column; the first has the difference between nodes."""
     told = [by_node.get(node) for node in (None, *nodes)]
     of_nodes = [column for column in told[1:] if column is not None]
-    lines: list[tuple[str, list[str]]] = []
-    difference = None
-    levels = dict.fromkeys(level for column in of_nodes for level in column.counts)
-    if levels:
-        difference = _largest_difference([_shares(each, levels) for each in of_nodes])
-        # Rare values, which have no name, come last.
-        for level in sorted(levels, key=lambda level: level is None):
-            title = "other values" if level is None else str(level)
-            cells = [_count(column, level) for column in told]
-            lines.append((f"{title}, n (%)", cells))
-    if any(column.mean is not None and not column.counts for column in of_nodes):
-        moments = [
-            (column.mean, column.std)
-            for column in of_nodes
-            if column.mean is not None and not column.counts
-        ]
-        difference = _largest_standardized(moments)
-        lines.append(("mean (SD)", [_mean(column) for column in told]))
-        lines.append(("median", [_quartiles(column, [1]) for column in told]))
-        lines.append(("quartiles", [_quartiles(column, [0, 2]) for column in told]))
-    if any(column.gaps for column in of_nodes):
-        cells = [
-            "" if column is None else _share(column.gaps, column.n_rows)
-            for column in told
-        ]
-        lines.append(("gaps, n (%)", cells))
+    parts = [
+        _part_of_categories(told, of_nodes),
+        _part_of_numbers(told, of_nodes),
+        _part_of_gaps(told, of_nodes),
+    ]
+    lines = [line for part in parts for line in part.lines]
+    differences = [part.difference for part in parts if part.difference is not None]
     rows = [_row(name, level, cells, nodes) for level, cells in lines]
     if rows:
-        rows[0][SMD] = difference
+        rows[0][SMD] = max(differences, default=None)
     return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """Some rows of a column: levels and their cells, and a difference of nodes."""
+
+    lines: Sequence[tuple[str, list[str]]] = ()
+    difference: float | None = None
+
+
+def _part_of_categories(
+    told: Sequence[ColumnOfNode | None], of_nodes: Sequence[ColumnOfNode]
+) -> _Part:
+    levels = dict.fromkeys(level for column in of_nodes for level in column.counts)
+    if not levels:
+        return _Part()
+    lines = []
+    # Rare values, which have no name, come last.
+    for level in sorted(levels, key=lambda level: level is None):
+        title = "other values" if level is None else str(level)
+        cells = [_count(column, level) for column in told]
+        lines.append((f"{title}, n (%)", cells))
+    with_counts = [column for column in of_nodes if column.counts]
+    shares = [_shares(column, levels) for column in with_counts]
+    return _Part(lines=lines, difference=_largest_difference(shares))
+
+
+def _part_of_numbers(
+    told: Sequence[ColumnOfNode | None], of_nodes: Sequence[ColumnOfNode]
+) -> _Part:
+    with_mean = [column for column in of_nodes if column.is_of_numbers]
+    if not with_mean:
+        return _Part()
+    lines = [
+        ("mean (SD)", [_mean(column) for column in told]),
+        ("median", [_quartiles(column, [1]) for column in told]),
+        ("quartiles", [_quartiles(column, [0, 2]) for column in told]),
+    ]
+    moments = [(column.mean, column.std) for column in with_mean]
+    return _Part(lines=lines, difference=_largest_standardized(moments))
+
+
+def _part_of_gaps(
+    told: Sequence[ColumnOfNode | None], of_nodes: Sequence[ColumnOfNode]
+) -> _Part:
+    if not any(column.gaps for column in of_nodes):
+        return _Part()
+    cells = [
+        "" if column is None else _share(column.gaps, column.n_rows) for column in told
+    ]
+    return _Part(lines=[("gaps, n (%)", cells)])
 
 
 def _row(variable: str, level: str, cells: Sequence[str], nodes: Sequence[str]) -> dict:

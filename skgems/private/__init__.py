@@ -26,7 +26,7 @@ from ._rows import (
     sigma_of,
 )
 from ._terms import NoisyTerms, privacy_asked
-from ._whole_rows import RowBounds, SharedSums, VectorLayout
+from ._whole_rows import NoisySums, RowBounds, VectorLayout
 from ._words import delta_in_words, noise_in_words, unit_in_words
 
 # `Privacy` is public as a name of the package itself.

@@ -31,6 +31,9 @@ _LOG_OF_NOTHING = -1e5
 # Logarithms of the smallest and the largest sigma that are sought. They are enough for
 # all epsilons of 1e-6 to 1e6 and all deltas of 1e-15 or more.
 _LOG_SIGMAS = (math.log(1e-5), math.log(1e17))
+# Two numbers nearer to each other than this lose digits in a difference; a slope has an
+# error of the cube of it.
+_NEARLY_EQUAL = 1e-5
 # Standard deviation, in whole units, of the rounding that would make whole numbers of
 # continuous noise: the smaller it is, the closer is sigma to that of the noise; the
 # larger it is, the closer are the distributions, here to a factor of 1 + 2e-19.
@@ -62,12 +65,19 @@ def gaussian_epsilon(sigma: float, delta: float) -> float:
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """Return the smallest sigma of noise that satisfies epsilon at delta."""
-    log_sigma = brentq(
-        lambda log_sigma: _log_delta(epsilon, math.exp(log_sigma)) - math.log(delta),
-        *_LOG_SIGMAS,
-        xtol=1e-14,
-    )
-    return math.exp(log_sigma)
+
+    def excess(log_sigma: float) -> float:
+        return _log_delta(epsilon, math.exp(log_sigma)) - math.log(delta)
+
+    least, most = _LOG_SIGMAS
+    if excess(least) <= 0.0:  # an epsilon of millions, which hides nothing
+        return math.exp(least)
+    if excess(most) > 0.0:
+        raise ValueError(
+            f"No noise is large enough for epsilon={epsilon:g} at delta={delta:g}. "
+            "Raise epsilon or delta."
+        )
+    return math.exp(brentq(excess, least, most, xtol=1e-14))
 
 
 def combined_sigma(sigmas: Iterable[float]) -> float:
@@ -215,7 +225,14 @@ def _log_delta(epsilon: float, sigma: float) -> float:
     if above > 0.0:
         return math.log(ndtr(above) - math.exp(epsilon + log_ndtr(below)))
     # The densities at both are equal but for exp(epsilon): Mills' ratios differ.
-    ratios = erfcx(-above / math.sqrt(2.0)) - erfcx(-below / math.sqrt(2.0))
-    if ratios <= 0.0:  # rounding
+    far = -above / math.sqrt(2.0)
+    apart = 1.0 / (sigma * math.sqrt(2.0))
+    if apart < _NEARLY_EQUAL:  # whose difference would be rounding: the slope times it
+        middle = far + 0.5 * apart
+        slope = 2.0 / math.sqrt(math.pi) - 2.0 * middle * erfcx(middle)
+        ratios = apart * slope
+    else:
+        ratios = erfcx(far) - erfcx(far + apart)
+    if ratios <= 0.0:  # rounding, where delta is below all that is sought
         return _LOG_OF_NOTHING
     return max(-0.5 * above**2 + math.log(0.5 * ratios), _LOG_OF_NOTHING)

@@ -11,7 +11,8 @@ the edge E = 2 w sqrt d (Wigner). An eigenvalue l of T beyond it is one of the r
 that noise has moved out, which was (l + sqrt(l^2 - E^2)) / 2. All others become one
 number, their mean by the trace, but at least the smaller of E / 2 and the mean of all:
 without this bound accuracy falls where noise does. At last the variance of the noise
-of means is added, as a model is fitted to these means.
+of means is added, as a model is fitted to these means. Where products are told of each
+class, all this is done class by class.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..moments import SHARED, ClassMoments
-from ._whole_rows import SharedSums
+from ._whole_rows import NoisySums
 
 # Fewest rows of a class, whatever noise has made of their count.
 _LEAST_COUNT = 5.0
@@ -32,48 +33,80 @@ _BEYOND_EDGE = 1.02
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MendedSums:
-    """Counts, means and one covariance of rows z, which rows could have."""
+    """Counts, means and covariances of rows z, which rows could have."""
 
     counts: np.ndarray  # (n_classes,)
     means: np.ndarray  # (n_classes, n_columns)
-    covariance: np.ndarray  # within classes, with that of the noise of means
+    # (n_matrices, n_columns, n_columns), within classes: of all classes together or of
+    # each, with that of the noise of means.
+    covariances: np.ndarray
 
     def as_moments(self, *, middle: np.ndarray, scale: np.ndarray) -> ClassMoments:
         """Return the moments of rows ``middle + scale * z``."""
-        n_rows = self.counts.sum()
-        covariance = self.covariance * np.outer(scale, scale)
+        covariances = self.covariances * np.outer(scale, scale)
+        classes = np.arange(len(self.counts))
+        if len(covariances) == len(classes):
+            groups = classes
+            group_counts = self.counts
+            squares = None
+        else:
+            groups = np.array([SHARED])
+            group_counts = self.counts.sum(keepdims=True)
+            squares = np.outer(self.counts, covariances[0].diagonal())
         return ClassMoments(
             origin=middle,
-            columns=np.arange(len(self.counts)),
+            columns=classes,
             counts=self.counts,
             means=scale * self.means,
-            groups=np.array([SHARED]),
-            group_counts=np.array([n_rows]),
-            scatter=(n_rows * covariance)[None],
-            squares=np.outer(self.counts, covariance.diagonal()),
+            groups=groups,
+            group_counts=group_counts,
+            scatter=group_counts[:, None, None] * covariances,
+            squares=squares,
         )
 
 
-def mend(sums: SharedSums) -> MendedSums:
+def mend(sums: NoisySums) -> MendedSums:
     """Return moments that rows could have, from sums with noise."""
     noise_of_counts, noise_of_sums, noise_of_products = sums.deviations
     counts = np.maximum(sums.counts, max(_LEAST_COUNT, 2.0 * noise_of_counts))
-    n_rows = counts.sum()
     means = sums.sums / counts[:, None]
     lengths = np.linalg.norm(means, axis=1)
     means /= np.maximum(lengths, 1.0)[:, None]
+    edge = 2.0 * noise_of_products * np.sqrt(means.shape[1] / 2.0)
+    classes = np.arange(len(counts))
+    groups = classes[:, None] if len(sums.products) == len(classes) else classes[None]
+    covariances = [
+        _mended_covariance(
+            products,
+            counts[group],
+            means[group],
+            noise_of_means=np.sum(noise_of_sums**2 / counts[group]),
+            edge=edge,
+        )
+        for products, group in zip(sums.products, groups, strict=True)
+    ]
+    return MendedSums(counts=counts, means=means, covariances=np.stack(covariances))
+
+
+def _mended_covariance(
+    products: np.ndarray,
+    counts: np.ndarray,
+    means: np.ndarray,
+    *,
+    noise_of_means: float,
+    edge: float,
+) -> np.ndarray:
+    """Return the covariance within some classes, (n_columns, n_columns).
+
+    ``noise_of_means`` is what the noise of the means has in the scatter of a column.
+    """
+    n_rows = counts.sum()
     n_columns = means.shape[1]
     between = (means * counts[:, None]).T @ means
-    noise_of_means = np.sum(noise_of_sums**2 / counts)  # a column, over all classes
     given_back = min(noise_of_means, np.trace(between) / n_columns)
-    scatter = sums.products - between + given_back * np.eye(n_columns)
-    scatter = mended_scatter(
-        scatter,
-        edge=2.0 * noise_of_products * np.sqrt(n_columns / 2.0),
-        least_trace=_LEAST_TRACE * n_rows,
-    )
-    covariance = (scatter + noise_of_means * np.eye(n_columns)) / n_rows
-    return MendedSums(counts=counts, means=means, covariance=covariance)
+    scatter = products - between + given_back * np.eye(n_columns)
+    scatter = mended_scatter(scatter, edge=edge, least_trace=_LEAST_TRACE * n_rows)
+    return (scatter + noise_of_means * np.eye(n_columns)) / n_rows
 
 
 def mended_scatter(

@@ -29,9 +29,16 @@ def bounds_of(privacy: Privacy) -> RowBounds:
     return RowBounds(low=low, high=high, norm=float(privacy.norm))
 
 
-def layout_of(privacy: Privacy) -> VectorLayout:
-    """Return where which numbers are in a vector under a privacy."""
-    return VectorLayout(n_classes=len(privacy.classes), n_columns=len(privacy.low))
+def layout_of(privacy: Privacy, *, by_class: bool = False) -> VectorLayout:
+    """Return where which numbers are in a vector under a privacy.
+
+    ``by_class`` says whether products of columns are told of each class.
+    """
+    return VectorLayout(
+        n_classes=len(privacy.classes),
+        n_columns=len(privacy.low),
+        by_class=by_class,
+    )
 
 
 def charge_of(privacy: Privacy) -> Charge | None:
@@ -54,9 +61,9 @@ def sigma_of(privacy: Privacy) -> float:
     return 0.0 if charge is None else charge.sigma
 
 
-def deviations_of(privacy: Privacy) -> np.ndarray:
+def deviations_of(privacy: Privacy, *, by_class: bool = False) -> np.ndarray:
     """Return the deviation of the noise on each number, in whole units."""
-    deviations = sigma_of(privacy) / layout_of(privacy).weights
+    deviations = sigma_of(privacy) / layout_of(privacy, by_class=by_class).weights
     check_size_of_noise(deviations)
     return deviations
 
@@ -86,23 +93,24 @@ class PrivateRows:
         default=None, repr=False
     )
 
-    def noisy_vector(self, privacy: Privacy) -> np.ndarray:
+    def noisy_vector(self, privacy: Privacy, *, by_class: bool = False) -> np.ndarray:
         """Return the sums with noise, which may leave the node, (n_numbers,), int64.
 
         Each call draws noise anew, which is a charge of its own.
         """
-        deviations = deviations_of(privacy)
+        deviations = deviations_of(privacy, by_class=by_class)
+        if deviations.any() and self.rng_for is None:
+            check_can_draw(where=f"Node {self.name!r}")
+        vector = self.vector(privacy, by_class=by_class)
         if not deviations.any():
-            return self.vector(privacy)
-        if self.rng_for is not None:
-            vector = self.vector(privacy)
-            return vector + seeded_noise(deviations, self.rng_for(vector))
-        check_can_draw(where=f"Node {self.name!r}")
-        return self.vector(privacy) + discrete_gaussian(deviations)
+            return vector
+        if self.rng_for is None:
+            return vector + discrete_gaussian(deviations)
+        return vector + seeded_noise(deviations, self.rng_for(vector))
 
-    def vector(self, privacy: Privacy) -> np.ndarray:
+    def vector(self, privacy: Privacy, *, by_class: bool = False) -> np.ndarray:
         """Return the sums over the rows without noise, (n_numbers,), int64."""
-        layout = layout_of(privacy)
+        layout = layout_of(privacy, by_class=by_class)
         bounds = bounds_of(privacy)
         told = _ToldHere()
         total = np.zeros(layout.n_numbers, dtype=np.int64)

@@ -24,16 +24,24 @@ class NoisyTerms(Terms, method="NoisySums"):
     makes_model: ClassVar[bool] = False
 
     privacy: Privacy
+    by_class: bool = False  # whether products of columns are told of each class
 
     @property
     def settings(self) -> dict:
-        return {"privacy": self.privacy.as_settings()}
+        return {
+            "privacy": self.privacy.as_settings(),
+            "moments": "class" if self.by_class else "shared",
+        }
 
     @classmethod
     def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
-        if settings.keys() != {"privacy"}:
+        if settings.keys() != {"privacy", "moments"}:
             raise ValueError(f"{sorted(settings)} are not settings of {cls.method}.")
-        return cls(privacy=Privacy.from_settings(settings["privacy"]))
+        moments = settings["moments"]
+        if moments not in ("shared", "class"):
+            raise ValueError(f"moments={moments!r:.40} of {cls.method} is no kind.")
+        privacy = Privacy.from_settings(settings["privacy"])
+        return cls(privacy=privacy, by_class=moments == "class")
 
     @classmethod
     def sentences_on(cls, settings: Mapping) -> dict[str, str]:
@@ -53,7 +61,9 @@ class NoisyTerms(Terms, method="NoisySums"):
 
     def request(self) -> Message:
         """Return the only request."""
-        return Message.of(TASK, **self.settings)
+        return Message.of(
+            TASK, privacy=self.privacy.as_settings(), by_class=self.by_class
+        )
 
     def first_requests(self, member: object = None, **options: object) -> list[Message]:
         return [self.request()]

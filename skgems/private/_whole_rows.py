@@ -10,8 +10,9 @@ of a class c add the vector
     (a e_c, b e_c (x) z, g svec(z z')),    a^2 + b^2 + g^2 = 1,
 
 where svec has the upper triangle of a matrix, its entries off the diagonal times
-sqrt 2. Its squared length is a^2 + b^2 |z|^2 + g^2 |z|^4 <= 1. Nodes sum M, I and I I'
-in place of 1, z and z z', and `VectorLayout` has the unit of each number.
+sqrt 2. There is one matrix of all classes, or one of each. The squared length of what a
+row adds is a^2 + b^2 |z|^2 + g^2 |z|^4 <= 1. Nodes sum M, I and I I' in place of 1, z
+and z z', and `VectorLayout` has the unit of each number.
 
 Sums of at most 2^23 such rows are whole numbers below 2^53, which float64 adds exactly
 in any order. So the order of rows, and which nodes have them, change no bit.
@@ -103,11 +104,17 @@ class VectorLayout:
 
     n_classes: int
     n_columns: int
+    by_class: bool = False  # whether products of columns are of each class
+
+    @property
+    def n_matrices(self) -> int:
+        """Number of matrices of products."""
+        return self.n_classes if self.by_class else 1
 
     @property
     def n_products(self) -> int:
-        """Number of entries of the upper triangle."""
-        return self.n_columns * (self.n_columns + 1) // 2
+        """Number of entries of the upper triangles of all matrices."""
+        return self.n_matrices * self.n_columns * (self.n_columns + 1) // 2
 
     @property
     def n_numbers(self) -> int:
@@ -135,11 +142,12 @@ class VectorLayout:
         counts, sums, products = self.parts
         share_of_counts, share_of_sums, share_of_products = np.sqrt(_SHARES)
         rows, columns = self.triangle
+        is_off_diagonal = np.tile(rows != columns, self.n_matrices)
         weights = np.empty(self.n_numbers)
         weights[counts] = share_of_counts / ONE
         weights[sums] = share_of_sums / ONE
         weights[products] = share_of_products / ONE**2
-        weights[products][rows != columns] *= np.sqrt(2.0)
+        weights[products][is_off_diagonal] *= np.sqrt(2.0)
         return weights
 
     def vector(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -163,19 +171,22 @@ class VectorLayout:
         counts, sums, products = self.parts
         total = np.empty(self.n_numbers, dtype=np.int64)
         total[counts] = ONE * np.bincount(columns, minlength=self.n_classes)
-        by_class = [rows[columns == c].sum(axis=0) for c in range(self.n_classes)]
-        total[sums] = np.concatenate(by_class).astype(np.int64)
-        total[products] = (rows.T @ rows)[self.triangle].astype(np.int64)
+        rows_by_class = [rows[columns == c] for c in range(self.n_classes)]
+        total[sums] = np.concatenate([part.sum(axis=0) for part in rows_by_class])
+        groups = rows_by_class if self.by_class else [rows]
+        triangles = [(part.T @ part)[self.triangle] for part in groups]
+        total[products] = np.concatenate(triangles)
         return total
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SharedSums:
+class NoisySums:
     """Counts, sums by class and products of rows z, as far as noise lets them be."""
 
     counts: np.ndarray  # (n_classes,)
     sums: np.ndarray  # (n_classes, n_columns)
-    products: np.ndarray  # (n_columns, n_columns)
+    # (n_matrices, n_columns, n_columns), one of all classes or one of each.
+    products: np.ndarray
     # Standard deviations of the noise: of a count, of a sum, and of a product of a
     # column with itself; those of two columns have 1 / sqrt 2 of the last.
     deviations: tuple[float, float, float]
@@ -183,16 +194,19 @@ class SharedSums:
     @classmethod
     def from_vector(
         cls, vector: np.ndarray, layout: VectorLayout, *, sigma: float
-    ) -> "SharedSums":
+    ) -> "NoisySums":
         """Read the total of all nodes, whose noise has ``sigma`` in all."""
         counts, sums, products = layout.parts
-        upper = np.zeros((layout.n_columns, layout.n_columns))
-        upper[layout.triangle] = vector[products] / ONE**2
-        below = upper.T - np.diag(upper.diagonal())
+        n_columns = layout.n_columns
+        matrices = np.zeros((layout.n_matrices, n_columns, n_columns))
+        rows, columns = layout.triangle
+        entries = vector[products].reshape(layout.n_matrices, -1) / ONE**2
+        matrices[:, rows, columns] = entries
+        matrices[:, columns, rows] = entries
         return cls(
             counts=vector[counts] / ONE,
             sums=vector[sums].reshape(layout.n_classes, -1) / ONE,
-            products=upper + below,
+            products=matrices,
             deviations=tuple(sigma / np.sqrt(_SHARES)),
         )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from ..local import Member
-from ..messages import Array, Json, Place, Reply, Request, Task
+from ..messages import Array, Flag, Json, Place, Reply, Request, Task
 from ..private import Charge, Privacy, VectorLayout, charge_of, layout_of
 
 # Sums of 2^26 rows, with noise: those of a thousand nodes still fit into int64.
@@ -14,13 +14,15 @@ _LARGEST = 2**56
 
 
 def _layout_of(request: "NoisySumsRequest") -> VectorLayout:
-    return layout_of(Privacy.from_settings(request.privacy))
+    privacy = Privacy.from_settings(request.privacy)
+    return layout_of(privacy, by_class=request.by_class)
 
 
 class NoisySumsRequest(Request):
     """All that is public, and how large the noise is."""
 
     privacy: Annotated[Mapping, Json()]
+    by_class: Annotated[bool, Flag(default=False)]
 
     def check(self, place: Place) -> None:
         try:
@@ -58,7 +60,9 @@ class NoisySumsReply(Reply):
 def noisy_sums(member: Member, request: NoisySumsRequest) -> NoisySumsReply:
     """Reply with the vector of the rows, and with noise that is drawn here."""
     privacy = Privacy.from_settings(request.privacy)
-    return NoisySumsReply(vector=member.private_rows.noisy_vector(privacy))
+    return NoisySumsReply(
+        vector=member.private_rows.noisy_vector(privacy, by_class=request.by_class)
+    )
 
 
 def _charge(request: NoisySumsRequest) -> Charge | None:

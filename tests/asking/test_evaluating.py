@@ -24,6 +24,7 @@ from skgems import (
     ModelAveragingAggregator,
     PooledAggregator,
 )
+from skgems.asking import NodesDisagreeWarning
 from skgems.guard import Agreement
 
 METRICS = ("auc", "sensitivity", "specificity", "ppv", "npv", "accuracy")
@@ -267,3 +268,44 @@ def test_an_agreement_that_does_not_name_the_task_is_an_error():
     agg = GEMSLogisticAggregator(channel).fit()
     with pytest.raises(ValueError, match="does not name the task 'metrics'"):
         agg.evaluate()
+
+
+# The report ---------------------------------------------------------------------------
+
+
+def test_a_report_has_what_nodes_told_and_doubts_it():
+    X, y, nodes = hospitals()
+    models = local_models(X, y, nodes)
+    # The labels of one hospital are the wrong way round, so the aggregate fails there.
+    y_told = np.where(nodes == "paris", 1 - y, y)
+    channel = judging_nodes(X, y_told, nodes, classifiers=models)
+    agg = PooledAggregator(channel, pooled=LinearDiscriminantAnalysis())
+    with pytest.warns(NodesDisagreeWarning):
+        agg.fit()
+    assert agg.report().evaluation is None
+    told = agg.evaluate()
+    report = agg.report()
+    assert report.evaluation is told
+    assert report.nodes["aggregate_accuracy"] == told.columns["accuracy"][:-1]
+    (doubt,) = (doubt for doubt in report.doubts if "no better than chance" in doubt)
+    assert "'paris' (0." in doubt and "'lyon'" not in doubt
+    assert len(set(report.doubts)) == len(report.doubts)
+    for shown in (str(report), report._repr_html_(), report.to_markdown()):
+        assert "sensitivity" in shown and f"{told.sites['paris'].auc:.3f}" in shown
+
+
+def test_a_report_of_rows_has_their_evaluation():
+    X, y, nodes = hospitals()
+    models = local_models(X, y, nodes)
+    agg = GEMSLogisticAggregator(list(models.items())).fit(X, y, nodes)
+    report = agg.report(X, y, nodes)
+    assert report.evaluation.total.auc == agg.evaluate(X, y, nodes).total.auc
+    assert agg.report().evaluation is None
+
+
+def test_what_nodes_told_is_forgotten_once_the_model_is_another():
+    X, y, nodes = hospitals()
+    agg = GEMSLogisticAggregator(judging_nodes(X, y, nodes)).fit()
+    agg.evaluate()
+    agg.fine_tune(X[:60], y[:60])
+    assert agg.report().evaluation is None

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import joblib
 import pytest
-from helpers.command_line import NODES, start_study
+from helpers.command_line import NODES, rows_of, start_study
 
+from skgems import GEMSLogisticAggregator, Privacy
 from skgems._cli import main
 
 ANSWERS = {
@@ -251,3 +252,15 @@ def test_a_folder_without_a_ledger_is_refused(work, capsys):
     Path("empty").mkdir()
     assert main(["ledger", "empty"]) == 1
     assert "this folder has no ledger" in capsys.readouterr().err
+
+
+def test_summaries_with_a_matrix_of_each_class_are_combined(facts, capsys):
+    Path("study").mkdir()
+    privacy = Privacy(**FACTS)
+    aggregator = GEMSLogisticAggregator(privacy=privacy, moments="class")
+    for node in NODES:
+        X, y = rows_of(node)
+        summary = aggregator.summarize(None, X, y, name=node)
+        summary.save(f"study/{node}.safetensors")
+    assert main(["combine", "study", "--out", "model.joblib"]) == 0
+    assert joblib.load("model.joblib").classes_.tolist() == FACTS["classes"]

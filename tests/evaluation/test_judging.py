@@ -10,7 +10,13 @@ import pytest
 from scipy.special import expit, log_softmax
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
-from skgems.evaluation import Steps, told_of_class, told_of_model, total_of_class
+from skgems.evaluation import (
+    Steps,
+    class_metrics,
+    told_of_class,
+    told_of_model,
+    total_of_class,
+)
 
 
 def make_scores(n_rows=300, seed=0):
@@ -81,10 +87,10 @@ def test_under_a_rule_numbers_are_multiples_and_right_on_average():
 @pytest.mark.parametrize("n_rows", [60, 300])
 def test_curves_are_within_a_bin_of_those_of_the_rows(n_rows):
     scores, is_positive = make_scores(n_rows)
-    exact = told_of_class(scores, is_positive, scores > 0).metrics("ill").bins
+    exact = class_metrics(told_of_class(scores, is_positive, scores > 0), "ill").bins
     for seed in range(50):
         told = told_of_class(scores, is_positive, scores > 0, steps=steps_of(seed))
-        bins = told.metrics("ill").bins
+        bins = class_metrics(told, "ill").bins
         for name in ("positives", "negatives"):
             below = np.cumsum(getattr(bins, name)) - np.cumsum(getattr(exact, name))
             assert np.abs(below).max() <= 10 and below[-1] == 0

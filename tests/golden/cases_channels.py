@@ -211,6 +211,14 @@ def over_a_wire_with_ledgers(rows=OVERLAPPING):
     return aggregate, rows.X_test, {"ledgers": entries, **wire.record()}
 
 
+def evaluated(rows=OVERLAPPING):
+    """What nodes tell of the finished model, exactly."""
+    wire = Wire(rows, linears(rows))
+    aggregate = linear_of(estimators=wire.channel()).fit()
+    columns = aggregate.evaluate().columns
+    return aggregate, rows.X_test, {"columns": columns, **wire.record()}
+
+
 # ---- folders ------------------------------------------------------------------
 
 
@@ -496,6 +504,7 @@ CASES = {
     "folder without a node": lambda: by_folder(
         linear_of(), members=linears, leave_out=["east"]
     ),
+    "evaluation by nodes": lambda: evaluated(),
     # Files.
     "files linear": lambda: by_files(linear_of(), members=linears),
     "files linear space": lambda: by_files(

@@ -10,8 +10,8 @@ from helpers.lattices import rows_of_lattices
 from skgems import Privacy
 from skgems.moments import ClassMoments
 from skgems.private import (
+    NoisySums,
     PrivateRows,
-    SharedSums,
     deviations_of,
     layout_of,
     sigma_of,
@@ -65,13 +65,13 @@ def rows_of_noisy_lattices(X: np.ndarray, privacy: Privacy | None) -> np.ndarray
     if privacy is not None:
         nothing = (np.zeros((0, X.shape[1])), [])
         empty = PrivateRows(name="lyon", parts=lambda: [nothing])
-        noise = SharedSums.from_vector(
+        noise = NoisySums.from_vector(
             empty.noisy_vector(privacy), layout_of(privacy), sigma=sigma_of(privacy)
         )
         low, high = privacy.bounds()
         scale = (high - low) / 2 * privacy.norm * np.sqrt(X.shape[1])
         sums = sums + noise.sums[0] * scale
-        products = products + noise.products * np.outer(scale, scale)
+        products = products + noise.products[0] * np.outer(scale, scale)
     mean = sums / counts
     scatter = products - counts * np.outer(mean, mean)
     moments = ClassMoments(

@@ -23,6 +23,7 @@ from helpers.disclosures import pairs_under_a_rule, rule_of
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.judged import pairs_of_metrics
 from helpers.mutations import mutate_at_random
+from helpers.noise import pair_with_noise
 from helpers.odds import pair_of_inference
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
@@ -551,7 +552,7 @@ def honest_pairs() -> list[Pair]:
     with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
     pairs.append(Pair(request=of_moments.request, reply=with_tails))
     pairs += [pair_of_inference(), *pairs_of_metrics(*data(120))]
-    return pairs + pairs_under_a_rule(pairs)
+    return [*pairs, *pairs_under_a_rule(pairs), pair_with_noise()]
 
 
 def _pairs_of_summaries() -> list[Pair]:

@@ -55,7 +55,9 @@ def agreement_on(disclosure) -> Agreement:
 
 def test_every_reply_can_tell_its_rule():
     assert all(
-        {"min_rows", "rule"} <= set(task.reply.fields) for task in TASKS.values()
+        {"min_rows", "rule"} <= set(task.reply.fields)
+        for task in TASKS.values()
+        if task.discloses != "noise"  # which takes the place of the rule
     )
 
 

@@ -21,7 +21,8 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems.local import closed_form, common_form
+from skgems.asking import common_form
+from skgems.local import closed_form
 from skgems.moments import PooledForm, class_moments, merge_moments
 
 

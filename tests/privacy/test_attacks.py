@@ -90,9 +90,10 @@ def test_every_task_has_an_attack_or_a_reason_why_it_has_none():
     attacked_tasks = {task for attack in ATTACKS for task in attack.tasks}
     # Attacks by thresholds find values and no rows, and have tests of their own; those
     # by trees are in test_grown_trees.py, those by sums for standard errors in
-    # test_rows_of_information.py, those by scores in bins in test_rows_of_metrics.py.
+    # test_rows_of_information.py, those by scores in bins in test_rows_of_metrics.py,
+    # those on noise in test_noise.py.
     attacked_tasks |= {"class_sums", "leaf_counts", "grow", "grow_halves", "boost"}
-    attacked_tasks |= {"inference", "metrics"}
+    attacked_tasks |= {"inference", "metrics", "noisy_sums"}
     assert attacked_tasks | WITHOUT_ATTACK.keys() == TASKS.keys()
     assert not attacked_tasks & WITHOUT_ATTACK.keys()
 

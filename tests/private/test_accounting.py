@@ -68,6 +68,12 @@ def test_far_from_what_is_usual_a_sigma_is_found(epsilon, delta):
     assert_allclose(gaussian_delta(epsilon, sigma), delta, rtol=1e-6)
 
 
+def test_without_bounds_an_epsilon_has_the_least_noise_or_none_is_enough():
+    assert gaussian_sigma(1e300, 1e-5) == gaussian_sigma(1e200, 1e-5) < 1e-4
+    with pytest.raises(ValueError, match="No noise is large enough"):
+        gaussian_sigma(1e-30, 1e-300)
+
+
 def test_messages_add_up_as_one_of_less_noise():
     dp = pytest.importorskip("dp_accounting")
     sigmas = [3.0, 4.0, 12.0]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skgems import Privacy
-from skgems.private import PrivateRows, SharedSums, bounds_of, layout_of
+from skgems.private import NoisySums, PrivateRows, bounds_of, layout_of
 
 # What a row may hold at worst.
 HOSTILE = [0.0, -0.0, 1e308, -1e308, np.nan, np.inf, -np.inf, 5e-324, -1e-300]
@@ -22,9 +22,9 @@ BOUNDS = [(-1.0, 1.0), (0.0, 5e-324), (-1.7e308, 1.7e308), (1e-300, 1.0), (40.0,
 pytestmark = pytest.mark.filterwarnings("ignore:Node 'lyon' tells of its rows")
 
 
-def vector_of(privacy, X, y, **options):
+def vector_of(privacy, X, y, *, by_class=False, **options):
     rows = PrivateRows(name="lyon", parts=lambda: [(X, y)], **options)
-    return rows.vector(privacy)
+    return rows.vector(privacy, by_class=by_class)
 
 
 @st.composite
@@ -47,13 +47,13 @@ def neighbors(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(neighbors())
-def test_one_row_moves_the_vector_by_at_most_1(case):
+@given(neighbors(), st.booleans())
+def test_one_row_moves_the_vector_by_at_most_1(case, by_class):
     privacy, X, y = case
-    weights = layout_of(privacy).weights
-    moved = vector_of(privacy, X, y)
+    weights = layout_of(privacy, by_class=by_class).weights
+    moved = vector_of(privacy, X, y, by_class=by_class)
     if len(X) > 1:
-        moved = moved - vector_of(privacy, X[1:], y[1:])
+        moved = moved - vector_of(privacy, X[1:], y[1:], by_class=by_class)
     # Whole numbers times weights: the length of what one row adds.
     assert np.linalg.norm(weights * moved) <= 1.0 + 1e-12
 
@@ -129,11 +129,18 @@ def test_sums_are_those_of_the_rows():
     units = np.clip((X + 0.5) / 2.5, -1, 1) / (0.4 * np.sqrt(5))
     Z = units / np.maximum(np.linalg.norm(units, axis=1), 1.0)[:, None]
     layout = layout_of(privacy)
-    sums = SharedSums.from_vector(vector_of(privacy, X, y), layout, sigma=0.0)
+    sums = NoisySums.from_vector(vector_of(privacy, X, y), layout, sigma=0.0)
     is_ill = (y == "ill").astype(float)
     np.testing.assert_array_equal(sums.counts, [is_ill.sum(), 300 - is_ill.sum()])
     np.testing.assert_allclose(sums.sums, [is_ill @ Z, (1 - is_ill) @ Z], atol=0.02)
-    np.testing.assert_allclose(sums.products, Z.T @ Z, atol=0.03)
+    np.testing.assert_allclose(sums.products[0], Z.T @ Z, atol=0.03)
+    by_class = vector_of(privacy, X, y, by_class=True)
+    layout = layout_of(privacy, by_class=True)
+    products = NoisySums.from_vector(by_class, layout, sigma=0.0).products
+    for matrix, label in zip(products, ["ill", "well"], strict=True):
+        rows = Z[y == label]
+        np.testing.assert_allclose(matrix, rows.T @ rows, atol=0.03)
+    np.testing.assert_allclose(products.sum(axis=0), sums.products[0], rtol=1e-12)
 
 
 def test_rows_within_bounds_are_the_rows_that_are_summed():

@@ -202,10 +202,13 @@ def test_files_fit_every_aggregator_that_takes_noise(tmp_path):
     other = Privacy(**{**PRIVACY.get_params(), "epsilon": 2.0})
     with pytest.raises(ValueError, match="was summarized with privacy="):
         GEMSLogisticAggregator(paths, privacy=other).fit()
+    with pytest.raises(ValueError, match="was summarized with moments='shared'"):
+        GEMSLogisticAggregator(paths, privacy=PRIVACY, moments="class").fit()
     with pytest.raises(ValueError, match="was summarized for NoisySums"):
         GEMSLogisticAggregator(paths).fit()
     loaded = Summary.load(paths[0])
-    assert loaded.settings == {"privacy": PRIVACY.as_settings()}
+    settings = {"privacy": PRIVACY.as_settings(), "moments": "shared"}
+    assert loaded.settings == settings
 
 
 def test_an_exchange_in_a_folder_takes_one_message(tmp_path):
