@@ -215,8 +215,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "privacy": (LINEAR, PooledAggregator),
         "robust": (LINEAR, PooledAggregator),
         "threshold": (LINEAR.evaluate,),
-        "epsilon": (Privacy,),
-        "privacy": (LINEAR, PooledAggregator),
     },
     "guard": {
         "again": (reply_to,),
