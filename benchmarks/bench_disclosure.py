@@ -177,9 +177,7 @@ CODES = {
 }
 
 
-def with_zeros(
-    scatter: np.ndarray, units: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def with_zeros(scatter: np.ndarray, units: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Return products in which those of two columns of codes are zero."""
     columns = np.flatnonzero(units > 0)
     zeroed = scatter.copy()
@@ -206,10 +204,10 @@ def measure_codes(options: argparse.Namespace) -> None:
             if not is_large.any():
                 continue
             takes_part = np.isin(nodes, nodes[is_large])
-            no_rule = fit_gems(federation, is_large, None)
-            noise = fit_gems(federation, takes_part, RULE)
+            no_rule = fit_gems(federation, is_large, None, 1)
+            noise = fit_gems(federation, takes_part, RULE, 1)
             with mock.patch("skgems.moments._class_moments.with_noise", with_zeros):
-                zeros = fit_gems(federation, takes_part, NEARLY_RULE)
+                zeros = fit_gems(federation, takes_part, NEARLY_RULE, 1)
             accuracies = [
                 100 * model.score(split.X_test, split.y_test)
                 for model in (no_rule, noise, zeros)

@@ -14,6 +14,7 @@ from helpers.attacked_exchanges import (
     group_of_moments,
     group_of_rows,
     replies_with_moments,
+    sums_in_message,
     told_in_summary,
 )
 from helpers.attacked_tables import (
@@ -156,6 +157,31 @@ def test_lattices_find_rows_of_small_classes_unless_the_rule_holds(rule, finds):
     verdict = judge_claims(table.X, claims_of_lattices(message, table.n_features))
     assert (verdict.n_found >= 10) == finds
     assert finds or verdict.n_found == 0
+
+
+def table_of_small_classes(seed: int) -> Table:
+    """Ten classes of two clusters, 16 rows each, of 16 columns of whole numbers."""
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(20), 16)
+    centers = rng.integers(0, 100, (20, 16))
+    X = np.clip(centers[clusters] + rng.normal(0, 10, (320, 16)).round(), 0, 100)
+    return Table(
+        name="small classes", X=X, y=np.array([f"c{c // 2}" for c in clusters])
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clusters_of_classes_that_share_a_scatter_have_no_row(seed):
+    table = table_of_small_classes(seed)
+    message = told_in_summary(AGGREGATORS["by class"], table, disclosure=DEFAULT_RULE)
+    (group,) = sums_in_message(message.content)
+    assert group.label is None
+    assert group.n_parts > 10  # more than one of some class
+    for attack in (rows_of_columns, rows_of_short_combinations):
+        claims = claims_of_groups(attack, message, table.n_features)
+        assert judge_claims(table.X, claims).n_found == 0
+    claims = claims_of_lattices(message, table.n_features)
+    assert judge_claims(table.X, claims).n_found == 0
 
 
 # Combinations of codes ----------------------------------------------------------------
