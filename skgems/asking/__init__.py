@@ -54,7 +54,6 @@ from ._sending import LeftOutError, TooFewNodesError
 from ._sizes import array_sizes, times_larger
 from ._trust import (
     check_merges_all,
-    kept_names,
     reason_of_trust,
     trust_table,
     warn_of_contradictions,

@@ -38,11 +38,6 @@ def trust_table(names: Sequence[str], trust: Trust | None) -> dict[str, list] | 
     }
 
 
-def kept_names(names: Sequence[str], trust: Trust) -> list[str]:
-    """Return the names of the nodes that are kept."""
-    return [name for name, is_kept in zip(names, trust.is_kept, strict=True) if is_kept]
-
-
 def reason_of_trust(names: Sequence[str], trust: Trust | None) -> str:
     """Say why sums are not of all rows, with the first such node; "" if they are."""
     if trust is None:

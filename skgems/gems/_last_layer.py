@@ -14,8 +14,8 @@ from ..networks import Layers, LayersBelow
 from ..parties import Federation
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._calibrated import calibrated_plan
+from ._fit_warnings import warn_of_same_rows
 from ._further import with_objectives
-from ._likelihood import warn_of_same_rows
 from ._linear_method import LinearMethod
 from ._logistic import GEMSLogisticAggregator
 from ._parameters import Spaces

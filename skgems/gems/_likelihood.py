@@ -19,17 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..asking import (
-    ROUGH_TOL,
-    TOL,
-    SameRowsWarning,
-    common_form,
-    warn_of_many_classes,
-    warn_of_other_shares,
-    warn_of_shared_matrices,
-    warn_of_variances,
-)
-from ..base import warn_user
+from ..asking import ROUGH_TOL, TOL, common_form
 from ..compat import say
 from ..local import as_class_weight, cached_call
 from ..messages import Message
@@ -43,11 +33,12 @@ from ..moments import (
     claims_of_moments,
     contradicting_nodes,
     cross_validated_C,
-    moments_kind,
 )
 from ..spaces import GoodEnoughSpace, intersect, likeliest
 from ..tasks import MomentsReply
 from ._bounded_search import BoundedSearch
+from ._class_weights import agree_on_class_weight
+from ._fit_warnings import warn_of_classes, warn_of_kinds, warn_of_shares_of_classes
 from ._further import SHARES, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
 from ._stage import LinearMerge, LinearStage, NodeSpaces, remove_common_logit
@@ -56,8 +47,6 @@ from ._sums import (
     NodeSums,
     RepliesReader,
     Sums,
-    agree_on_class_weight,
-    first_of,
     heavy_nodes,
     merge_as_matrices,
     merge_unless_all_have_roots,
@@ -119,7 +108,7 @@ class LikelihoodStage(LinearStage):
         weighted = self._weighted(sums)
         likelihood = weighted.likelihood
         is_average = self._averages_models(likelihood.seen)
-        self._warn_of_classes(likelihood.seen, is_average=is_average)
+        warn_of_classes(self, likelihood.seen, is_average=is_average)
         form = self._form_unless_bounded(sums.form, likelihood)
         W = np.zeros((sums.n_features + 1, len(self.classes)))
         has_classes = len(self.classes) > 1
@@ -157,16 +146,15 @@ class LikelihoodStage(LinearStage):
         """Compare the class means of nodes, unless those that may lie are left out."""
         if not self.corrects:
             return None
-        claims = claims_of_moments(
-            sums.moments_of_nodes,
-            [node.rows_by_class for node in self.nodes],
-            lacking=[self.lacking(node) for node in self.nodes],
-        )
         # In coordinates of a span it is of others than features.
-        covariance = None
-        if sums.span is None:
-            covariance = sums.merged.covariance_within_parts()
-        return contradicting_nodes(claims, covariance=covariance)
+        merged = sums.merged if sums.span is None else None
+        return cached_call(
+            _contradictions,
+            moments_of_nodes=sums.moments_of_nodes,
+            rows_by_class=[node.rows_by_class for node in self.nodes],
+            lacking=[self.lacking(node) for node in self.nodes],
+            merged=merged,
+        )
 
     def _weighted(self, sums: Sums) -> _WeightedSums:
         losses = sums.class_weighted_losses()
@@ -206,12 +194,7 @@ class LikelihoodStage(LinearStage):
         """
         sums = weighted.sums
         rounds = self.method.n_rounds
-        if self.method.moments.kind == "auto" and sums.merged.is_diagonal:
-            warn_of_variances(sums.merged.n_features)
-        elif self.method.moments.kind == "auto":
-            _warn_of_shared_matrices(sums)
-        if weighted.likelihood.loss.shares_one_covariance:
-            warn_of_many_classes(len(self.classes), n_messages=rounds.n)
+        warn_of_kinds(self, sums, weighted.likelihood)
         likelihood, W = self._searched(weighted)
         # What further messages find is far from Gaussian where rows are few, so nodes
         # of another rule are found by the model of one message.
@@ -436,12 +419,7 @@ class LikelihoodStage(LinearStage):
                 node_sums, self.classes, warns=form.kind is None
             )
             if form.kind is None and agreed is None:
-                warn_of_other_shares(
-                    _by_name(node_sums, "other_share"),
-                    "Set class_weight='balanced' if all classes should weigh the same. "
-                    "Set class_weight=None if rows should, or have these nodes "
-                    "calibrate their classifiers.",
-                )
+                warn_of_shares_of_classes(_by_name(node_sums, "other_share"))
             return form, agreed
         if form.kind == "ridge":
             parameters = {**form.parameters, "class_weight": class_weight}
@@ -461,37 +439,6 @@ class LikelihoodStage(LinearStage):
             return False
         are_known = np.sum([node.known_classes for node in self.nodes], axis=0)
         return bool((are_known > 0).all()) and len(seen) > 1
-
-    def _warn_of_classes(self, seen: np.ndarray, *, is_average: bool) -> None:
-        """Warn of weights of unknown classes, and of known ones without any rows.
-
-        ``seen`` says of each class whether the sums have rows of it, (n_classes,).
-        """
-        class_weight = as_class_weight(self.method.class_weight)
-        classes = self.classes
-        labels = classes.tolist()
-        weighted = class_weight if isinstance(class_weight, list) else []
-        unknown = [label for label, _ in weighted if label not in labels]
-        if unknown:
-            warn_user(
-                f"class_weight names the classes {unknown}, which no node has seen, so "
-                f"these weights have no effect. The nodes have seen {labels}."
-            )
-        if is_average:
-            warn_user(
-                "The aggregate is the mean of the nodes' models: of the classes "
-                f"{classes[~seen].tolist()} no node has as many rows as min_rows of "
-                "its rule of disclosure asks for, so that there are sums of one class "
-                "alone. Pass rows of these classes to fit, or a Disclosure with a "
-                "smaller min_rows, or have fewer nodes with more rows."
-            )
-        elif not seen.all():
-            warn_user(
-                f"Nothing is known of the classes {classes[~seen].tolist()}, so they "
-                "are never predicted: no node has as many rows of them as min_rows "
-                "of its rule of disclosure asks for. Pass rows of these classes to "
-                "fit, or a Disclosure with a smaller min_rows."
-            )
 
     def spaces_around_plan(self, W: np.ndarray) -> Generator:
         """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""
@@ -536,19 +483,6 @@ class LikelihoodStage(LinearStage):
         return np.array([size if size > 0 else 1.0 for size in sizes])
 
 
-def _warn_of_shared_matrices(sums: Sums) -> None:
-    """Warn of nodes whose classes have too many numbers for matrices of their own."""
-    n_features = sums.merged.n_features
-    n_classes_of_nodes = [
-        len(np.unique(loss.moments.columns))
-        for loss in sums.losses
-        if loss.moments.n_rows >= n_features  # others send roots
-    ]
-    n_classes = max(n_classes_of_nodes, default=1)
-    if moments_kind("auto", n_features, n_classes) == "shared":
-        warn_of_shared_matrices(n_features, n_classes)
-
-
 def _merge_of_sums(
     W: np.ndarray, *, form: PooledForm, likelihood: Likelihood
 ) -> LinearMerge:
@@ -566,6 +500,18 @@ def _search(likelihood: Hashed, tol: float) -> tuple[np.ndarray, np.ndarray]:
     """The slope of corrections and the minimum, see `Likelihood.bounded`."""
     bounded, W = likelihood.content.bounded(tol=tol)
     return bounded.slope, W
+
+
+def _contradictions(
+    moments_of_nodes: list[ClassMoments],
+    rows_by_class: list[np.ndarray],
+    lacking: list[np.ndarray | None],
+    merged: ClassMoments | None,
+) -> Contradictions:
+    """Compare the class means of nodes; see `contradicting_nodes`."""
+    claims = claims_of_moments(moments_of_nodes, rows_by_class, lacking=lacking)
+    covariance = None if merged is None else merged.covariance_within_parts()
+    return contradicting_nodes(claims, covariance=covariance)
 
 
 def _span_of(
@@ -642,14 +588,3 @@ def node_losses(
     losses = np.full(len(names), np.nan)
     losses[merge.trust.is_kept] = losses_of_kept
     return losses.tolist()
-
-
-def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:
-    pairs = likelihood.equal_nodes()
-    if pairs:
-        equal_nodes = [f"{names[i]!r} and {names[j]!r}" for i, j in pairs]
-        warn_user(
-            f"Nodes sent equal moments: {first_of(equal_nodes)}. If they have the same "
-            "rows, these count twice: leave one of the nodes out.",
-            SameRowsWarning,
-        )

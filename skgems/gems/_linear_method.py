@@ -14,23 +14,19 @@ from ..asking import (
     trust_table,
     warn_of_contradictions,
     warn_of_many_rows,
-    warn_of_neglected_columns,
-    warn_of_shared_matrices,
-    warn_of_tails,
-    warn_of_trust,
-    warn_of_variances,
 )
 from ..base import BaseAggregator, validated_public_rows, warn_user
 from ..compat import say
-from ..local import Member, closed_form
-from ..moments import fit_inverse_temperature, moments_kind
+from ..local import Member
+from ..moments import fit_inverse_temperature
 from ..networks import linear_attributes, linear_logits
 from ..parties import Federation, Summary
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
 from ..tasks import JoinReply
+from ._fit_warnings import warn_of_fit, warn_of_summary
 from ._further import with_objectives
 from ._inference_fit import CountsOfFit
-from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
+from ._likelihood import LikelihoodStage, node_losses
 from ._linear_parameters import LinearParameters
 from ._node_scores import node_scores
 from ._problem import check_are_linear
@@ -48,18 +44,8 @@ class LinearMethod(LinearParameters):
         check_are_linear(federation)
         stage = self.stage(federation, federation.classes)
         merge = run(stage.plan())
-        if merge.form and len(stage.classes) > 1 and not merge.is_exact:
-            warn_of_tails(
-                merge.kurtosis_of_nodes,
-                members=run.members,
-                n_messages=self.n_rounds.n,
-            )
         _, attributes = self.outcome(merge, stage=stage, run=run, has_public_rows=True)
-        if merge.neglected and not merge.is_exact:
-            warn_of_neglected_columns(merge.neglected, federation.labels_of_features)
-        if merge.likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(merge.likelihood, merge.names_among(federation.names))
-        warn_of_trust(federation, merge.trust)
+        warn_of_fit(merge, stage, run.members)
         self.warn_of_many_rows(federation)
         return {
             **attributes,
@@ -209,23 +195,7 @@ class LinearMethod(LinearParameters):
         return merged_summary(aggregator, summaries, name)
 
     def warn_of_summary(self, member: Member, reply: JoinReply) -> None:
-        estimator = member.model.estimator
-        if self.intersection != "likelihood" or "kind" in closed_form(estimator):
-            return
-        for answer in reply.answers.values():
-            kurtosis = getattr(answer.reply, "kurtosis", None)
-            if kurtosis is not None:
-                warn_of_tails({member.name: kurtosis}, members=[member])
-        if self.moments.kind == "auto":
-            n_features = member.X.shape[1]
-            n_rows = member.row_counts()[1]["moments"].sum()
-            # Whether it is "diagonal" does not depend on the number of classes.
-            if moments_kind("auto", n_features, 1, n_rows) == "diagonal":
-                warn_of_variances(n_features)
-                return
-            n_classes = len(member.class_sizes())
-            if moments_kind("auto", n_features, n_classes, n_rows) == "shared":
-                warn_of_shared_matrices(n_features, n_classes)
+        warn_of_summary(self, member, reply)
 
 
 class SpacesStage(LinearStage):

@@ -15,7 +15,7 @@ from ..base import BaseAggregator
 from ..moments import MOST_PARTS, Likelihood, PooledForm, fewer_parts
 from ..networks import Coordinates, Network
 from ..parties import Federation, Summary
-from ._likelihood import warn_of_same_rows
+from ._fit_warnings import warn_of_same_rows
 from ._sums import Sums
 
 

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from ..asking import ask_inverse_temperature, kept_names, reason_of_trust
+from ..asking import ask_inverse_temperature, reason_of_trust
 from ..base import warn_user
 from ..compat import say
 from ..messages import Message
@@ -84,7 +84,7 @@ class LinearMerge:
 
     def names_among(self, names: Sequence[str]) -> Sequence[str]:
         """Return the names of nodes that the likelihood is of."""
-        return names if self.trust is None else kept_names(names, self.trust)
+        return names if self.trust is None else self.trust.kept_names(names)
 
     def form_of_kept_nodes(self, names: Sequence[str]) -> PooledForm | None:
         """Return the form, which is not exact if rows of some nodes do not count."""

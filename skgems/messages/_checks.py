@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..moments import LARGEST, LARGEST_FLOAT32
-from ._fields import ABSENT, REQUIRED, Field, Place, Table
+from ._fields import ABSENT, REQUIRED, Each, Field, Place, Table
 from ._message import Message
 from ._questions import Reply
 from ._tasks import reply_in, task_named
@@ -144,6 +144,9 @@ def sentences_of_fields(
             table = content[name] if isinstance(field, Table) else content
             figures = field.figures(content[name], table, reply)
             yield path_of_field, Sentences(meaning=field.says, figures=figures)
+        elif isinstance(field, Each):
+            if content[name]:
+                yield from _sentences_of_each(field, path=path_of_field)
         elif isinstance(field, Table):
             yield from sentences_of_fields(
                 field.fields,
@@ -151,6 +154,13 @@ def sentences_of_fields(
                 path=path if field.inline else path_of_field,
                 reply=reply,
             )
+
+
+def _sentences_of_each(field: Each, *, path: str) -> Iterator[tuple[str, Sentences]]:
+    """Yield paths and sentences of fields that are alike in numbered tables."""
+    for name, field_of_table in field.fields.items():
+        if field_of_table.says:
+            yield f"{path}.{name}", Sentences(meaning=field_of_table.says)
 
 
 def asks(request: Message) -> dict[str, str]:

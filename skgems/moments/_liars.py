@@ -202,6 +202,11 @@ class Trust:
         """Mask of the nodes that are kept, (n_nodes,)."""
         return np.array([reason == "" for reason in self.left_out_by])
 
+    def kept_names(self, names: Sequence[str]) -> list[str]:
+        """Return those of the names of all nodes whose nodes are kept."""
+        pairs = zip(names, self.left_out_by, strict=True)
+        return [name for name, reason in pairs if reason == ""]
+
     @property
     def factors(self) -> np.ndarray:
         """The part of its rows that each node counts with, (n_nodes,)."""

@@ -11,8 +11,8 @@ from sklearn.linear_model import RidgeClassifier
 from ..asking import NOISE, NoisyMethod, check_goes_with_noise
 from ..base import BaseAggregator
 from ..moments import ClassMoments, PooledForm
+from ._chosen_classifier import classifier_named
 from ._classifiers import fit_to_sums, tells_one_scatter
-from ._pooled_fit import classifier_named
 
 _CLASSIFIERS = (LinearDiscriminantAnalysis, RidgeClassifier)
 

@@ -14,9 +14,10 @@ from ..base import Allows, BaseAggregator
 from ..compat import HasMethods, Interval, StrOptions
 from ..private import Privacy
 from ..steps import Columns, Front
+from ._chosen_classifier import NAMES, classifier_named
 from ._decisions import PooledDecisionsMixin
 from ._noisy_classifiers import NoisyPooledMethod
-from ._pooled_fit import NAMES, PooledMethod, classifier_named
+from ._pooled_fit import PooledMethod
 from ._sent_models import content_of_classifier, of_all_columns
 from ._summarizing import PooledSummariesMixin
 from ._weights import weights_if

@@ -1,17 +1,14 @@
 """The method of PooledAggregator: all of a fit but scikit-learn's protocol."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, clone, is_classifier
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.base import ClassifierMixin
 
 from ..asking import (
     Run,
-    common_form,
     reason_of_trust,
     trust_table,
     warn_of_contradictions,
@@ -19,7 +16,7 @@ from ..asking import (
     warn_of_trust,
 )
 from ..base import Allows, BaseAggregator, warn_user
-from ..local import Member, has_steps
+from ..local import Member
 from ..messages import Reply
 from ..moments import (
     PooledForm,
@@ -28,44 +25,29 @@ from ..moments import (
     contradicting_nodes,
     trusted_nodes,
 )
-from ..networks import final_step
 from ..parties import (
     Federation,
     PublicRows,
-    members_here,
     reply_of,
     warn_of_columns_of_some,
 )
-from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
+from ._chosen_classifier import (
+    checked_classifier,
+    classifier_named,
+    classifiers_of_nodes,
+    common_classifier,
+)
+from ._classifiers import check_scatters, fit_to_sums
 from ._disagreement import claims_of_sums
 from ._method import MethodOfSums
 from ._sums import PooledSums, sums_of_reply
-from ._terms import PooledTerms, as_list
-from ._trees_fit import TreesMethod
+from ._terms import PooledTerms
+from ._trees_fit import trees_method
+from ._trees_method import TreesMethod
 from ._trees_terms import TREES
 
 # Name of the node that has the public rows: the server.
 _SERVER = "public"
-# Names that `pooled` may be.
-NAMES = frozenset({*CLASSIFIERS, *TREES})
-
-
-def classifier_named(name: str) -> ClassifierMixin:
-    """The unfitted classifier that a name stands for.
-
-    Boosted trees have the parameters that they need to be grown at nodes. Raises
-    ValueError for other names, since tags are asked for before they are validated.
-    """
-    if name not in NAMES:
-        raise ValueError(
-            f"pooled={name!r:.40} is not the name of a classifier that can be made of "
-            f"sums or histograms; these are {sorted(NAMES)}."
-        )
-    if name in CLASSIFIERS:
-        return CLASSIFIERS[name]()
-    if TREES[name] is HistGradientBoostingClassifier:
-        return HistGradientBoostingClassifier(max_leaf_nodes=None, early_stopping=False)
-    return TREES[name]()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,9 +73,9 @@ class PooledMethod(MethodOfSums):
         if isinstance(aggregator.pooled, str):
             classifier = classifier_named(aggregator.pooled)
         elif aggregator.pooled is None:
-            classifier = _common_classifier(_classifiers_of_nodes(aggregator))
+            classifier = common_classifier(classifiers_of_nodes(aggregator))
         else:
-            classifier = _checked_classifier(aggregator.pooled, place="pooled")
+            classifier = checked_classifier(aggregator.pooled, place="pooled")
         robust = getattr(aggregator, "robust", 0)  # which earlier pickles lack
         if type(classifier) in TREES.values():
             if robust:
@@ -103,7 +85,7 @@ class PooledMethod(MethodOfSums):
                     "robust=0, or set pooled= to a classifier that is a function of "
                     "sums."
                 )
-            return TreesMethod.from_classifier(classifier, aggregator.random_state)
+            return trees_method(classifier, aggregator.random_state)
         return cls(classifier=classifier, robust=robust)
 
     @property
@@ -248,72 +230,3 @@ def _features_of_all(federation: Federation) -> np.ndarray | None:
             "none is left that all nodes use. Fit them on the same features."
         )
     return ~federation.dropped_by_any
-
-
-def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:
-    """Return classifiers by node; none where nodes are elsewhere, or have none."""
-    estimators = aggregator.estimators
-    is_list = isinstance(estimators, list | tuple)
-    # A path, a channel, a class, or what `read_members` will refuse.
-    if not is_list and not _is_classifier(estimators):
-        return {}
-    return {
-        name: _checked_classifier(member, place=f"node {name!r}")
-        for name, member in members_here(estimators).items()
-        if member is not None
-    }
-
-
-def _is_classifier(estimator: object) -> bool:
-    """Report whether this is a classifier; False for whatever has no tags."""
-    has_tags = hasattr(estimator, "__sklearn_tags__")
-    return has_tags and not isinstance(estimator, type) and is_classifier(estimator)
-
-
-def _common_classifier(
-    classifier_by_node: Mapping[str, ClassifierMixin],
-) -> ClassifierMixin:
-    """Return the nodes' common classifier, not fitted; ValueError if theirs differ.
-
-    It is a discriminant analysis where no node has a classifier.
-    """
-    if not classifier_by_node:
-        return LinearDiscriminantAnalysis()
-    forms = {
-        name: _kind_and_parameters(classifier)
-        for name, classifier in classifier_by_node.items()
-    }
-    if reason := common_form(forms).reason:
-        raise ValueError(
-            f"The classifiers of the nodes differ: {reason} Set pooled= to the "
-            "classifier that is to be made."
-        )
-    return clone(next(iter(classifier_by_node.values())))
-
-
-def _checked_classifier(estimator: object, *, place: str) -> ClassifierMixin:
-    """A classifier that is a function of sums, inside what wraps it; or ValueError."""
-    classifier = final_step(estimator)
-    kind = type(classifier).__name__
-    if type(classifier) not in (*KINDS, *TREES.values()):
-        raise ValueError(
-            f"{place}: {kind} is not a function of sums over rows. Set pooled= to one "
-            f"of {sorted(CLASSIFIERS)}, to trees of a max_depth "
-            f"({', '.join(sorted(TREES))}), or let classifiers of any kind vote: "
-            "EnsembleAggregator."
-        )
-    if has_steps(estimator):
-        raise ValueError(
-            f"{place}: {kind} after steps of a pipeline is not a function of sums over "
-            f"rows. Give the steps to all nodes as front=, and pooled={kind}()."
-        )
-    return classifier
-
-
-def _kind_and_parameters(classifier: ClassifierMixin) -> dict[str, object]:
-    """A classifier as :func:`common_form` compares it with others."""
-    params = classifier.get_params()
-    return {
-        "kind": type(classifier).__name__,
-        **{name: as_list(value) for name, value in params.items()},
-    }

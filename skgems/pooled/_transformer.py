@@ -9,20 +9,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..asking import Context, Run, as_channel, check_reply_of, fit_front, front_plan
-from ..base import Records, is_channel
+from ..asking import fit_front
+from ..base import Records
 from ..compat import HasMethods, StrOptions, fit_context, say, shown
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
-from ..messages import Agreement, Message, Reply, reply_in, write_bytes
-from ..parties import (
-    as_mask,
-    is_path,
-    load_message,
-    reply_as_message,
-    ruled_column_member,
-    warn_of_written_numbers,
+from ..messages import Message
+from ..parties import as_mask
+from ..steps import Front, as_rows, check_takes_any_columns, check_tree
+from ._front_messages import (
+    fitted_elsewhere,
+    read_front,
+    summary_of_columns,
+    write_front,
 )
-from ..steps import Advanced, Front, as_rows, check_takes_any_columns, check_tree
 from ._terms import FrontTerms
 
 
@@ -192,13 +191,12 @@ default=None
                 disclosure=disclosure_within(self.disclosure),
                 n_jobs=self.n_jobs,
             )
-        elif is_channel(self.summaries):
-            fitted, history = self._fit_over_channel(front)
         else:
-            fitted = self._fit_summaries(front)
-            history = Records()  # no message was sent
+            fitted, history = fitted_elsewhere(
+                front, self.summaries, terms=self._agreed_terms
+            )
         self._publish(fitted.front, errors=fitted.errors)
-        self.history_ = history
+        self.history_ = Records() if history is None else history
         return self
 
     def _rows(self, X: object) -> object:
@@ -219,62 +217,6 @@ default=None
         if front.columns.names is not None:
             self.feature_names_in_ = np.array(front.columns.names, dtype=object)
         say(f"fitted {self.transformer_}")
-
-    def _fit_over_channel(self, front: Front) -> tuple[Advanced, list[dict]]:
-        """The fitted front, and the history of the messages."""
-        channel = as_channel(self.summaries)
-        agreement = channel.agreement
-        if agreement is None:
-            agreement = Agreement.of(self, disclosure=channel.disclosure)
-        run = Run(channel, context=Context.from_channel(channel, agreement=agreement))
-        fitted = run(front_plan(front))
-        return fitted, run.history
-
-    def _fit_summaries(self, front: Front) -> Advanced:
-        """The fitted front of files, which are replies to one message."""
-        replies = self._reply_by_node(front)
-        if not replies:
-            raise ValueError(
-                "There are no rows and no summaries. Pass X to fit, or set summaries."
-            )
-        plan = front_plan(front)
-        next(plan)
-        try:
-            plan.send(replies.items())
-        except StopIteration as stop:
-            return stop.value
-        raise ValueError(
-            "This transformer takes more than one message, or nodes have their columns "
-            "in different orders, or texts where others have numbers: files hold one "
-            "message. Use a channel, such as skgems.Exchange."
-        )
-
-    def _reply_by_node(self, front: Front) -> dict[str, Reply]:
-        """Read and check the summaries; return the replies by name of the node."""
-        request = Message.of("front", front=front.as_content())
-        replies: dict[str, Reply] = {}
-        for k, summary in enumerate(self.summaries or ()):
-            message = load_message(summary) if is_path(summary) else summary
-            if not isinstance(message, Message) or message.task != "front":
-                raise TypeError(
-                    f"summaries[{k}] is a {type(message).__name__}, not a summary of a "
-                    "front. Give the return value of summarize(), or the path of its "
-                    "file."
-                )
-            name = message.envelope.get("node", str(k))
-            if name in replies:
-                raise ValueError(
-                    f"There are two summaries of node {name!r}. Give one for each node."
-                )
-            if message.envelope.get("to") != request.digest:
-                raise ValueError(
-                    f"Node {name!r} summarized for another transformer, or with other "
-                    "parameters or bounds. These have an effect at the nodes. Have the "
-                    "node summarize again with this transformer."
-                )
-            check_reply_of(name, request, message)
-            replies[name] = reply_in(message)
-        return replies
 
     def summarize(self, X, *, name, held_out=None, disclosure="auto") -> Message:
         """Make all that a node sends. It is called at the node.
@@ -303,17 +245,13 @@ default=None
             If the node has too few rows. This is a ValueError.
         """
         self._validate_params()
-        request = Message.of("front", front=self._agreed_front.as_content())
-        mask = None if held_out is None else as_mask(held_out, X)
-        warn_of_written_numbers(X)
-        member = ruled_column_member(
-            name,
+        return summary_of_columns(
+            self._agreed_front,
             X,
-            held_out=mask,
+            name=name,
+            held_out=held_out,
             disclosure=disclosure_of_both(self.disclosure, disclosure),
         )
-        reply = reply_as_message(request, member)
-        return reply.with_envelope(node=name, to=request.digest)
 
     def transform(self, X) -> np.ndarray | csr_matrix:
         """Transform rows by all fitted steps.
@@ -366,8 +304,7 @@ default=None
             Path of the file, for example ``"front.safetensors"``.
         """
         check_is_fitted(self)
-        message = Message.of("front", front=self._front.as_content())
-        write_bytes(path, message.to_bytes())
+        write_front(self._front, path)
 
     @classmethod
     def load(cls, path) -> "PooledTransformer":
@@ -389,9 +326,7 @@ default=None
             If the file holds no fitted transformer.
         """
         try:
-            return cls.from_front(
-                Front.from_content(load_message(path).content["front"])
-            )
+            return cls.from_front(read_front(path))
         # Whatever a strange file makes of these steps is one error, with its path.
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(

@@ -12,7 +12,8 @@ from ..tasks import HALF_NAMES, GrowHalvesReply, GrowReply
 from ..trees import Growth
 from ._fitted_trees import shares_of_classes
 from ._pooled import PooledAggregator
-from ._trees_fit import ForestMethod, HistogramSum
+from ._trees_fit import ForestMethod
+from ._trees_method import HistogramSum
 
 
 def forests_of_halves(

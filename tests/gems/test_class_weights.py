@@ -451,7 +451,7 @@ def test_gradients_by_class_are_those_of_its_rows():
     W, _ = node.own_linear()
     labels = reply["labels"]
     for label, gradient in zip(labels, reply["gradients"], strict=True):
-        X = node.X[node.y == label] - reply["moments"]["origin"]
+        X = node.X[node.y == label] - reply["moments"].origin
         logits = reply["factor"] * (node.X[node.y == label] @ W[:-1] + W[-1])
         codes = np.full(len(X), labels.index(label))
         residuals = log_losses(logits, codes)[1]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -12,9 +14,11 @@ from skgems.messages import (
     ABSENT,
     TASKS,
     Array,
+    Each,
     Flag,
     Message,
     Number,
+    Part,
     Place,
     Reply,
     Request,
@@ -22,6 +26,7 @@ from skgems.messages import (
     check_reply,
     check_request,
     key_of,
+    says,
 )
 
 
@@ -126,6 +131,57 @@ def test_messages_are_checked_by_fields_and_rules(request_fields, reply_fields, 
 def test_defaults_change_no_key():
     written_out = Message.of("above", threshold=1.0, by_class=False, hidden=None)
     assert key_of(written_out) == key_of(Message.of("above", threshold=1.0))
+
+
+class Counted(Part):
+    n_rows: Annotated[int, Number(whole=True, says="Rows of a class.")]
+    mean: Annotated[float | None, Number(default=ABSENT, says="Their mean.")]
+
+    def check(self, place: Place) -> None:
+        place.deny(self.n_rows > 9, "n_rows", "are many")
+
+
+class ByClassReply(Reply):
+    all: Annotated[Counted, Counted.table()]
+    classes: Annotated[Mapping[str, Counted], Each(Counted.fields, of=Counted)]
+
+
+def test_tables_are_opened_as_parts_and_closed_as_tables():
+    content = {"all": {"n_rows": 5}, "classes": {"0": {"n_rows": 2, "mean": 0.5}}}
+    reply = ByClassReply.from_content(content)
+    assert (reply.all.n_rows, reply.all.mean) == (5, None)
+    assert reply.classes["0"].mean == 0.5
+    assert reply.as_content() == content
+    # A question that was made here holds parts from the beginning.
+    made = ByClassReply(all=reply.all, classes={"0": Counted(n_rows=2, mean=0.5)})
+    assert made.as_content() == content
+    with pytest.raises(TypeError, match="unknown"):
+        ByClassReply.opened({**content, "unknown": 1})
+
+
+def test_rules_of_a_part_are_checked_with_its_fields(monkeypatch, task):
+    monkeypatch.setitem(TASKS, "above", replace(task, reply=ByClassReply))
+    request = Message.of("above", threshold=1.0)
+    tables = {"all": {"n_rows": 5}, "classes": {"0": {"n_rows": 2}}}
+    check_reply(request, Message.of("above", **tables))
+    for wrong, match in (
+        ({"all": {"n_rows": 11}}, "above.all.n_rows are many"),
+        ({"all": {}}, "above.all.n_rows is missing"),
+        ({"classes": {"1": {"n_rows": 2}}}, "above.classes are not numbered from 0"),
+        ({"classes": {"0": {"n_rows": 0.5}}}, "above.classes.0.n_rows is 0.5, not"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            check_reply(request, Message.of("above", **tables | wrong))
+
+
+def test_fields_of_numbered_tables_say_once_what_they_tell(monkeypatch, task):
+    monkeypatch.setitem(TASKS, "above", replace(task, reply=ByClassReply))
+    tables = {"all": {"n_rows": 5}, "classes": {"0": {"n_rows": 2}}}
+    assert says(Message.of("above", **tables)) == {
+        "above.all.n_rows": "Rows of a class. Here it is 5.",
+        "above.classes.n_rows": "Rows of a class.",
+        "above.classes.mean": "Their mean.",
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from skgems.asking import Message
 from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.messages import sealed
 from skgems.pooled._terms import PooledTerms
-from skgems.pooled._trees_fit import TreesMethod
+from skgems.pooled._trees_fit import trees_method
 from skgems.pooled._trees_terms import ForestTerms, RandomTreesTerms
 from skgems.tasks import LeafCountsReply
 from skgems.trees import packed_counts
@@ -131,7 +131,7 @@ def test_values_that_are_missing_are_led_on_and_counted():
 
 def test_more_rows_are_added_up_than_four_bytes_hold():
     """Two nodes that say so; their counts are of the last leaf of the only tree."""
-    fit = TreesMethod.from_classifier(drawn(n_estimators=1, max_depth=1), None)
+    fit = trees_method(drawn(n_estimators=1, max_depth=1), None)
     n_rows = 2**32 - 1
     reply = LeafCountsReply(
         labels=["mild"],

@@ -229,7 +229,7 @@ def test_no_reply_depends_on_a_class_of_few_rows(task, tmp_path):
 
 
 def test_a_node_without_a_class_of_min_rows_sends_no_summary():
-    with pytest.raises(TooFewRowsError, match=r"min_rows=10 rows of.*\{3: 9, 8: 4\}"):
+    with pytest.raises(TooFewRowsError, match=r"min_rows=10 rows of.*\[3, 8\]"):
         summary_of_digits({3: 9, 8: 4})
 
 
@@ -248,7 +248,7 @@ def test_rows_that_only_score_do_not_count_for_min_rows():
     # Without these three no rows are left to score by.
     held_out[12:] = False
     with pytest.raises(
-        TooFewRowsError, match=r"\{3: 2\}, and no other rows for .*judging"
+        TooFewRowsError, match=r"\[3\], and no other rows for .*judging"
     ):
         agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
 
