@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from helpers.fitted import call_once
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -30,12 +31,12 @@ from skgems.asking import (
     ask_inverse_temperature,
     run,
 )
-from skgems.asking import _channel as channel_module
 from skgems.gems import HiddenLayers, Rounds, Spaces
 from skgems.local import Member, clear_cache
 from skgems.messages import TASKS, reply_in
 from skgems.moments import fit_inverse_temperature
 from skgems.networks import linear_logits
+from skgems.parties import reply_of
 from skgems.spaces import Ellipsoid, Gram
 
 N_NODES = 3  # so that two are left to be combined where one fails
@@ -184,7 +185,7 @@ def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
     X, _, _ = rows_of_case(case)
     direct = fitted(case)
     clear_cache()
-    answer = channel_module.reply_of
+    answer = reply_of
     tasks = []
 
     def answer_through_bytes(request, member):
@@ -193,7 +194,7 @@ def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
         reply = Message.of(request.task, **answer(request, member).as_content())
         return reply_in(Message.from_bytes(reply.to_bytes()))
 
-    monkeypatch.setattr(channel_module, "reply_of", answer_through_bytes)
+    let_nodes_answer(monkeypatch, answer_through_bytes)
     through_bytes = fitted(case)
     assert len(tasks) == N_NODES * len(through_bytes.history_) > 0
     np.testing.assert_array_equal(
@@ -207,7 +208,7 @@ def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
 
 def fail_in_message(monkeypatch, *, name, index):
     """Let the node of this name fail in its message of this index, each time."""
-    answer = channel_module.reply_of
+    answer = reply_of
     requests_of_node = []
 
     def answer_until_the_message(request, member):
@@ -218,7 +219,7 @@ def fail_in_message(monkeypatch, *, name, index):
                 raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", answer_until_the_message)
+    let_nodes_answer(monkeypatch, answer_until_the_message)
 
 
 def check_node_was_left_out(aggregate, *, name, index, X):
@@ -259,15 +260,13 @@ def test_a_node_that_dies_in_a_message_is_left_out_or_named(case, monkeypatch):
 @pytest.fixture
 def channels_need_all_nodes(monkeypatch):
     """Let channels in this process need the replies of all nodes."""
-    make_channel = channel_module.InProcess.__init__
+    make_channel = InProcess.__init__
 
     def make_channel_that_needs_all(self, members, **options):
         make_channel(self, members, **options)
         self.min_nodes = N_NODES
 
-    monkeypatch.setattr(
-        channel_module.InProcess, "__init__", make_channel_that_needs_all
-    )
+    monkeypatch.setattr(InProcess, "__init__", make_channel_that_needs_all)
 
 
 def error_where_a_node_fails(case, task, monkeypatch):
@@ -275,7 +274,7 @@ def error_where_a_node_fails(case, task, monkeypatch):
 
     The shapes are those of the request's numbered arrays, as the layers of a network.
     """
-    answer = channel_module.reply_of
+    answer = reply_of
     shapes = []
 
     def answer_but_for_the_task(request, member):
@@ -284,7 +283,7 @@ def error_where_a_node_fails(case, task, monkeypatch):
             raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", answer_but_for_the_task)
+    let_nodes_answer(monkeypatch, answer_but_for_the_task)
     words = "Only 2 of 3.*'node 1': OSError"
     with pytest.raises(TooFewNodesError, match=words) as error:
         fitted(case)
@@ -339,7 +338,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
         )
         for k, name in enumerate("abc")
     ]
-    answer = channel_module.reply_of
+    answer = reply_of
 
     def answer_unless_b(request, member):
         if member.name == "b":
@@ -365,7 +364,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     factor_without_b = factor_of([members[0], members[2]])
     # No factor changes what says nothing.
     assert factor_of(members, request_without_logits) == 1.0
-    monkeypatch.setattr(channel_module, "reply_of", answer_unless_b)
+    let_nodes_answer(monkeypatch, answer_unless_b)
     channel_run = Run(InProcess(members))
     with pytest.warns(UserWarning, match="'b' failed twice"):
         factor = channel_run(ask_inverse_temperature(request))
@@ -378,7 +377,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
 
 
 def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
-    answer = channel_module.reply_of
+    answer = reply_of
     requests = []
 
     def answer_in_first_round(request, member):
@@ -387,7 +386,7 @@ def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
             raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", answer_in_first_round)
+    let_nodes_answer(monkeypatch, answer_in_first_round)
     with pytest.raises(
         TooFewNodesError, match="Every node.*'node 0': OSError"
     ) as error:
@@ -463,7 +462,7 @@ def test_a_node_that_fails_once_is_asked_again(failures, left_out):
 @pytest.fixture
 def asked_tasks(monkeypatch):
     """The tasks asked about hidden layers so far, each with the name of its node."""
-    answer = channel_module.reply_of
+    answer = reply_of
     asked_tasks = []
 
     def answer_and_count(request, member):
@@ -471,7 +470,7 @@ def asked_tasks(monkeypatch):
             asked_tasks.append((request.task, member.name))
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", answer_and_count)
+    let_nodes_answer(monkeypatch, answer_and_count)
     return asked_tasks
 
 

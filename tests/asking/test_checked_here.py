@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from sklearn.linear_model import LogisticRegression
 
 from skgems.asking import InProcess, Message, Run
-from skgems.asking import _channel as channel_module
 from skgems.local import Member, clear_cache
 from skgems.messages import TASKS
 from skgems.parties import reply_of
@@ -38,7 +38,7 @@ def answer_with(monkeypatch, **fields):
     def changed(request, member):
         return replace(reply_of(request, member), **fields)
 
-    monkeypatch.setattr(channel_module, "reply_of", changed)
+    let_nodes_answer(monkeypatch, changed)
 
 
 def test_a_plan_takes_the_object_that_the_node_made(monkeypatch):
@@ -48,7 +48,7 @@ def test_a_plan_takes_the_object_that_the_node_made(monkeypatch):
         made.append(reply_of(request, member))
         return made[-1]
 
-    monkeypatch.setattr(channel_module, "reply_of", noting)
+    let_nodes_answer(monkeypatch, noting)
     reply = ask(Message.of("counts"))
     assert reply is made[0]
     assert isinstance(reply, TASKS["counts"].reply)

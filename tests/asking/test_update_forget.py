@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from helpers.fitted import call_once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -17,9 +18,9 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
-from skgems.asking import _channel as channel_module
 from skgems.gems import Moments, Spaces
 from skgems.local import clear_cache
+from skgems.parties import reply_of
 
 NAMES = ["bern", "lyon", "turin", "graz"]
 # Classes of each node, by number: only the last one has seen class 4, "e".
@@ -190,14 +191,14 @@ def test_an_exact_aggregate_stays_exact_when_a_node_is_forgotten(kind):
 def test_an_update_asks_only_the_new_node_and_forget_asks_none(monkeypatch):
     agg = fit(NAMES[:3])
     requests = []
-    answer = channel_module.reply_of
+    answer = reply_of
     clear_cache()
 
     def answer_and_note_request(request, member):
         requests.append((member.name, request.task))
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", answer_and_note_request)
+    let_nodes_answer(monkeypatch, answer_and_note_request)
     X, y, _ = rows_of(["graz"])
     agg.update(members(["graz"]), X, y)
     assert {name for name, _ in requests} == {"graz"}

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from joblib import Parallel, delayed, parallel_config
 from sklearn.linear_model import LogisticRegression
 
@@ -92,7 +93,7 @@ def test_replies_of_other_processes_are_kept_in_this_one(n_nodes, monkeypatch):
     gradients = gradients_of(parallel)
     assert list(gradients) == parallel.names
     # From here on it would be an error to ask a node.
-    monkeypatch.setattr("skgems.asking._channel.reply_of", None)
+    let_nodes_answer(monkeypatch, None)
     for channel in (parallel, serial):
         kept_gradients = gradients_of(channel)
         for name, gradient in gradients.items():

@@ -84,8 +84,13 @@ from skgems import (  # noqa: E402
 )
 from skgems.ensembles._candidates import candidates  # noqa: E402
 from skgems.pooled._classifiers import KINDS as POOLED  # noqa: E402
-from skgems.steps import Backbone, Columns, RandomFeatures, as_rows  # noqa: E402
-from skgems.steps._kinds import KINDS  # noqa: E402
+from skgems.steps import (  # noqa: E402
+    KINDS,  # noqa: E402
+    Backbone,
+    Columns,
+    RandomFeatures,
+    as_rows,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "user_guide" / "export.rst"
 

@@ -21,8 +21,7 @@ from skgems._cli._files import UntrustedTypesError, load_skops
 from skgems._cli._front import front_of_table, read_front
 from skgems.channels import aggregator_of_settings
 from skgems.guard import inspect
-from skgems.steps import ColumnsOf, RandomFeatures, auto_front
-from skgems.steps._kinds import KINDS
+from skgems.steps import KINDS, ColumnsOf, RandomFeatures, auto_front
 
 pandas = pytest.importorskip("pandas")
 skops_io = pytest.importorskip("skops.io")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skgems.datasets._groups import as_groups, parts_of_groups
+from skgems.datasets import as_groups, parts_of_groups
 
 
 def visits(n_patients=60, seed=0):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from skgems.disclosure import KeptPasses
 from skgems.disclosure._leverages import Design, largest_in_columns, leverages
-from skgems.disclosure._one_pass import ClassPass, ClassRows, KeptPasses
+from skgems.disclosure._one_pass import ClassPass, ClassRows
 
 BOUND = 0.5
 

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -20,9 +21,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import Disclosure, GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.asking import _channel as channel_module
 from skgems.gems import Rounds
 from skgems.local import clear_cache
+from skgems.parties import reply_of
 from skgems.spaces import EmptyIntersectionWarning
 from skgems.tasks import JudgedSums
 
@@ -281,14 +282,14 @@ def rows_of_two_nodes(distance):
 def test_one_gradient_a_message_is_asked_for_under_a_rule(rule, n_models, monkeypatch):
     X, y, nodes = rows_of_two_nodes(1.0)
     asked = []
-    answer = channel_module.reply_of
+    answer = reply_of
 
     def counting(request, node):
         if request.task == "evaluate" and node.name == "0":
             asked.append(len(request.content["W"]))
         return answer(request, node)
 
-    monkeypatch.setattr(channel_module, "reply_of", counting)
+    let_nodes_answer(monkeypatch, counting)
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(2)]
     rounds = Rounds(4, tol=0.0)
     agg = GEMSLogisticAggregator(clfs, n_rounds=rounds, disclosure=rule, random_state=0)
@@ -353,7 +354,7 @@ def test_further_messages_fit_the_last_layer_of_networks():
 
 def let_fail(monkeypatch, name, after):
     """Let a node answer so many requests to evaluate, and fail at all that follow."""
-    answer = channel_module.reply_of
+    answer = reply_of
     requests_begun = set()
 
     def answer_or_fail(request, member):
@@ -363,7 +364,7 @@ def let_fail(monkeypatch, name, after):
                 raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", answer_or_fail)
+    let_nodes_answer(monkeypatch, answer_or_fail)
 
 
 @pytest.fixture(

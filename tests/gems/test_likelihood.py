@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from helpers.disclosures import rule_of
 from helpers.pooled_rows import (
     classifiers_of_nodes,
@@ -28,12 +29,12 @@ from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, ModelAveragingAggregator
 from skgems.asking import Message
-from skgems.asking import _channel as channel_module
 from skgems.datasets import partition_by_label
 from skgems.gems import Moments, Spaces
 from skgems.local import clear_cache
 from skgems.messages import reply_in
 from skgems.moments import Likelihood
+from skgems.parties import reply_of
 from skgems.spaces import EmptyIntersectionWarning, NoSpaceError, Sampled, intersect
 
 
@@ -241,13 +242,13 @@ def test_a_given_epsilon_binds_and_changes_the_model(geometry):
 def test_spaces_that_bind_nothing_are_not_built(monkeypatch):
     X, y, _, _, nodes = dealt_data("iris", "dirichlet")
     tasks = []
-    answer = channel_module.reply_of
+    answer = reply_of
 
     def counting(request, member):
         tasks.append(request.task)
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", counting)
+    let_nodes_answer(monkeypatch, counting)
     clear_cache()
     free = fitted_aggregate(X, y, nodes)
     assert free.spaces_ is None and free.intersection_ is None
@@ -330,14 +331,14 @@ def test_nothing_that_is_exact_is_left_when_epsilon_is_given():
 
 def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
     X, y, _, _, nodes = dealt_data("iris", "dirichlet")
-    answer = channel_module.reply_of
+    answer = reply_of
     tasks = []
 
     def counting(request, member):
         tasks.append(request.task)
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", counting)
+    let_nodes_answer(monkeypatch, counting)
     folds = StratifiedKFold(2).split(
         X, [f"{n}:{c}" for n, c in zip(nodes, y, strict=True)]
     )
@@ -492,7 +493,7 @@ def test_it_is_the_same_over_bytes(monkeypatch):
             return agg.fit(X, y, nodes=nodes)
 
     in_memory = fitted()
-    answer = channel_module.reply_of
+    answer = reply_of
     tasks = []
 
     def by_bytes(request, member):
@@ -501,7 +502,7 @@ def test_it_is_the_same_over_bytes(monkeypatch):
         reply = Message.of(request.task, **answer(request, member).as_content())
         return reply_in(Message.from_bytes(reply.to_bytes()))
 
-    monkeypatch.setattr(channel_module, "reply_of", by_bytes)
+    let_nodes_answer(monkeypatch, by_bytes)
     over_bytes = fitted()
     assert tasks.count("moments") == len(clfs)
     np.testing.assert_array_equal(weights_of(over_bytes), weights_of(in_memory))

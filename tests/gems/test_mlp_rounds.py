@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from helpers.estimators import federated
 from helpers.tasks import ask
 from sklearn.base import clone
@@ -16,13 +17,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.asking import _channel as channel_module
 from skgems.datasets import partition_by_label
 from skgems.gems import HiddenLayers, Moments
 from skgems.gems._training_rounds import _ClustersOfNodes, _is_lower
 from skgems.local import Member
 from skgems.moments import ClassMoments, class_moments
 from skgems.networks import Layers
+from skgems.parties import reply_of
 from skgems.tasks import MomentsReply
 
 # A last layer of few clusters, which is quick.
@@ -66,7 +67,7 @@ def loss_of(agg, X, y):
 
 def fit_and_note(agg, X, y, nodes):
     """Triples of a member, a request to it and its reply, of all trainings of a fit."""
-    answer = channel_module.reply_of
+    answer = reply_of
     trainings = []
 
     def answer_and_note(request, member):
@@ -76,7 +77,7 @@ def fit_and_note(agg, X, y, nodes):
         return reply
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(channel_module, "reply_of", answer_and_note)
+        let_nodes_answer(monkeypatch, answer_and_note)
         agg.fit(X, y, nodes=nodes)
     return trainings
 

@@ -7,15 +7,16 @@ import json
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.asking import _channel as channel_module
 from skgems.gems import Spaces
 from skgems.gems._stage import with_all_classes
 from skgems.local import clear_cache, node_space
 from skgems.networks import linear_logits
+from skgems.parties import reply_of
 from skgems.spaces import (
     Accuracy,
     Ball,
@@ -171,14 +172,14 @@ def test_rows_of_no_class_of_the_node_judge_nothing():
 
 @pytest.fixture
 def requests(monkeypatch):
-    answer = channel_module.reply_of
+    answer = reply_of
     exchanges = []
 
     def listening(request, member):
         exchanges.append((member, request))
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "reply_of", listening)
+    let_nodes_answer(monkeypatch, listening)
     return exchanges
 
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.gems import Moments, Rounds, Spaces
-from skgems.gems._terms import LinearTerms, MergedLayersTerms
+from skgems.gems import LinearTerms, Moments, Rounds, Spaces
+from skgems.gems._terms import MergedLayersTerms
 from skgems.messages import key_of
 from skgems.moments import MOST_GRIDS
 

@@ -29,7 +29,7 @@ from skgems.guard import Agreement, reply_to
 from skgems.local import opened_front
 from skgems.messages import TASKS, TERMS, sealed
 from skgems.moments import ClassMoments
-from skgems.parties._rows import AnyRows, member_of
+from skgems.parties import AnyRows, member_of
 
 Ask = Callable[[Message], "dict | None"]
 

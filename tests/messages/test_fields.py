@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skgems.messages import _fields as fields
-from skgems.messages._fields import (
+from skgems.messages import (
     ABSENT,
     Activations,
     Array,
@@ -26,6 +25,7 @@ from skgems.messages._fields import (
     Told,
     Weights,
 )
+from skgems.messages import _fields as fields
 
 
 def take(

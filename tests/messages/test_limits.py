@@ -18,10 +18,9 @@ from helpers.broken import LEAVES
 
 from skgems.asking import Message
 from skgems.guard import Agreement, Limits
-from skgems.messages import TASKS, signed
+from skgems.messages import TASKS, Place, signed
 from skgems.messages import _fields as fields
 from skgems.messages import _packing as packing
-from skgems.messages._fields import Place
 
 # Rows are counted in floats, which have all whole numbers up to this one.
 ROWS = 2**53

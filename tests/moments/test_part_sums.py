@@ -8,7 +8,8 @@ import pytest
 from scipy import sparse
 from sklearn import config_context
 
-from skgems.moments._part_sums import median_of_rows, sum_parts
+from skgems.moments import median_of_rows
+from skgems.moments._part_sums import sum_parts
 
 # Parts 0 and 2 add to the second scatter.
 GROUP_OF_PART = np.array([1, 0, 1, 2])

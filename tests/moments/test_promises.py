@@ -13,9 +13,10 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 
-from skgems.local import closed_form, common_form
-from skgems.moments import PooledForm, class_moments, merge_moments
-from skgems.moments._promises import SumPrecision, discriminant_rounding
+from skgems.asking import common_form
+from skgems.local import closed_form
+from skgems.moments import PooledForm, SumPrecision, class_moments, merge_moments
+from skgems.moments._promises import discriminant_rounding
 
 # ---- rows that are hard to fit exactly -----------------------------------------------
 

@@ -11,13 +11,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
-from skgems.parties._nodes import (
-    deal_rows,
-    hold_out,
-    is_public,
-    node_codes,
-    node_names_of,
-)
+from skgems.parties import node_names_of
+from skgems.parties._nodes import deal_rows, hold_out, is_public, node_codes
 
 NAMES = ["north", "east"]
 # Thirty patients of three visits each, whose labels differ from visit to visit.

@@ -7,6 +7,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from helpers.answering import let_nodes_answer
 from helpers.digit_networks import (
     FACTORS,
     TEST,
@@ -27,8 +28,8 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from skgems import PFNMAggregator
-from skgems.asking import _channel as channel_module
 from skgems.networks import read_network
+from skgems.parties import reply_of
 from skgems.pfnm import Matching
 from skgems.pfnm._rounds import with_own_units
 
@@ -200,7 +201,7 @@ def test_a_node_starts_where_the_aggregate_is_on_features_as_they_are(nodes):
 
 def fail_in_first_round(monkeypatch, name):
     """Let a node fail; returns name, request and reply of each that replies."""
-    answer = channel_module.reply_of
+    answer = reply_of
     replies = []
     requests_of_node = []
 
@@ -216,7 +217,7 @@ def fail_in_first_round(monkeypatch, name):
         replies.append((member.name, request, reply))
         return reply
 
-    monkeypatch.setattr(channel_module, "reply_of", answer_or_fail)
+    let_nodes_answer(monkeypatch, answer_or_fail)
     return replies
 
 

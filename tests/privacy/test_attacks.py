@@ -38,7 +38,8 @@ from sklearn.naive_bayes import BernoulliNB
 
 from skgems import GEMSMLPAggregator, PooledAggregator
 from skgems.asking import Message
-from skgems.gems._terms import LinearTerms, MergedLayersTerms
+from skgems.gems import LinearTerms
+from skgems.gems._terms import MergedLayersTerms
 from skgems.guard import Agreement
 from skgems.messages import TASKS
 

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skgems.private import Charge, NoisyPart, Spent, whole_number_epsilon
 from skgems.private._accounting import (
-    Charge,
-    NoisyPart,
-    Spent,
     combined_sigma,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
-    whole_number_epsilon,
     zcdp_epsilon,
     zcdp_rho,
 )

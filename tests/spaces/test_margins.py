@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn import config_context
 
 from skgems.spaces import (
+    MOST_ROWS,
     AccuracyProfile,
     GramMetric,
     accuracy_profile,
@@ -18,7 +19,7 @@ from skgems.spaces import (
 )
 from skgems.spaces import _margins as margins_module
 from skgems.spaces import _radii as radii_module
-from skgems.spaces._margins import MOST_ROWS, Rays
+from skgems.spaces._margins import Rays
 
 # ---- rays -----------------------------------------------------------------
 

@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from skgems.steps import distribution_told, moments_told, quantiles
-from skgems.steps._survey import (
+from skgems.steps import (
     MOST_CATEGORIES,
     MOST_GROUPS,
+    distribution_told,
+    moments_told,
     names_of_columns,
-    sizes_of_groups,
+    quantiles,
     survey_of_column,
     survey_of_table,
 )
+from skgems.steps._survey import sizes_of_groups
 
 RNG = np.random.default_rng(0)
 SKEWED = np.exp(2 * RNG.normal(size=1234))

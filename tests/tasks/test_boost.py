@@ -14,7 +14,8 @@ from helpers.tasks import LABELS, ask, make_member
 import skgems.tasks._boost
 from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import Message, check_reply, check_request
-from skgems.tasks._boost import BoostReply, BoostRequest, packed_sums, unpacked_sums
+from skgems.tasks import BoostReply, unpacked_sums
+from skgems.tasks._boost import BoostRequest, packed_sums
 from skgems.trees import (
     N_BINS,
     SCALE,

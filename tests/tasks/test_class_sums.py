@@ -13,7 +13,7 @@ from helpers.rules import (
     described,
 )
 
-from skgems.tasks._class_sums import ClassSumsReply
+from skgems.tasks import ClassSumsReply
 
 
 def class_sums(kind: str = "values", **fields) -> dict:

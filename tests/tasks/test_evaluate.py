@@ -30,7 +30,8 @@ from skgems.local import Member
 from skgems.messages import check_reply
 from skgems.moments import TemperatureSearch
 from skgems.networks import linear_logits, read_network
-from skgems.tasks._evaluate import EvaluateReply, EvaluateRequest
+from skgems.tasks import EvaluateReply
+from skgems.tasks._evaluate import EvaluateRequest
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 

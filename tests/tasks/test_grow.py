@@ -13,7 +13,7 @@ from helpers.tasks import LABELS, ask, make_member
 
 from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import TASKS, Message, check_reply, check_request
-from skgems.tasks._grow import GrowReply
+from skgems.tasks import GrowReply
 from skgems.trees import (
     N_BINS,
     bin_codes,

@@ -16,7 +16,8 @@ from skgems.evaluation import matrix_of_triangle, score_sums
 from skgems.guard import Limits
 from skgems.local import LimitError, Member, NodeShape, ruled
 from skgems.messages import TASKS
-from skgems.tasks._inference import InferenceReply, InferenceRequest
+from skgems.tasks import InferenceReply
+from skgems.tasks._inference import InferenceRequest
 
 REQUEST = {"W": make_model(), **ALL_CLASSES}
 

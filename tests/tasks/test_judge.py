@@ -10,7 +10,8 @@ from helpers.rules import assert_refused, assert_taken, without
 from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import Message, check_request
 from skgems.moments import INDEX_OF_FACTOR_ONE
-from skgems.tasks._judge import FittedModel, JudgeReply
+from skgems.tasks import JudgeReply
+from skgems.tasks._judge import FittedModel
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 

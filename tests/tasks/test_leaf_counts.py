@@ -14,8 +14,7 @@ from scipy.sparse import csr_matrix
 
 from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import TASKS, Message, check_reply, check_request
-from skgems.tasks import unpacked_leaf_counts
-from skgems.tasks._leaf_counts import LeafCountsReply
+from skgems.tasks import LeafCountsReply, unpacked_leaf_counts
 from skgems.trees import (
     bin_codes,
     leaf_counts,

@@ -19,7 +19,7 @@ from skgems.evaluation import N_BINS
 from skgems.local import Member
 from skgems.messages import check_request
 from skgems.networks import linear_logits
-from skgems.tasks._metrics import MetricsReply
+from skgems.tasks import MetricsReply
 
 MODEL = {"labels": LABELS, "W": make_model()}
 

@@ -17,8 +17,8 @@ from helpers.rules import (
 )
 
 from skgems.moments import ClassMoments, class_moments
+from skgems.tasks import MomentsReply
 from skgems.tasks._classifier_fields import form_is_known
-from skgems.tasks._moments import MomentsReply
 
 # ---- forms of classifiers ----------------------------------------------------------
 

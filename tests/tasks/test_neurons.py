@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from helpers.rules import assert_refused, assert_taken
 
-from skgems.tasks._neurons import NeuronsReply
+from skgems.tasks import NeuronsReply
 
 
 def test_a_precision_is_definite():

@@ -16,7 +16,7 @@ from skgems.asking import Message
 from skgems.guard import reply_to
 from skgems.networks import linear_logits
 from skgems.spaces import Accuracy, LogLoss
-from skgems.tasks._score import ScoreReply
+from skgems.tasks import ScoreReply
 
 
 @pytest.mark.parametrize("name", ["score", "beside"])

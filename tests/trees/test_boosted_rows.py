@@ -10,6 +10,7 @@ from helpers.trees import answer_of, binned_rows, split_over_nodes
 import skgems.trees._boosted_rows
 from skgems.trees import (
     N_BINS,
+    SCALE,
     Asked,
     BoostedGrowth,
     BoostedRows,
@@ -19,7 +20,7 @@ from skgems.trees import (
     raw_predictions,
 )
 from skgems.trees._boosted_rows import NUMBERS_IN_CACHE
-from skgems.trees._gradients import SCALE, scaled_gradients
+from skgems.trees._gradients import scaled_gradients
 
 
 def growth_of(codes, labels, *, n_messages, max_iter=4):

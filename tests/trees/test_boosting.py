@@ -18,6 +18,7 @@ from helpers.trees import (
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from skgems.trees import (
+    SCALE,
     BoostedGrowth,
     BoostedRows,
     BoostingRules,
@@ -25,7 +26,7 @@ from skgems.trees import (
     raw_predictions,
 )
 from skgems.trees._gradient_splits import leaf_losses, leaf_values
-from skgems.trees._gradients import SCALE, scaled_gradients
+from skgems.trees._gradients import scaled_gradients
 
 
 @pytest.mark.parametrize("n_classes", [2, 9])

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 import skgems.trees._splits
-from skgems.trees import N_BINS
+from skgems.trees import N_BINS, SCALE
 from skgems.trees._gradient_splits import (
     LEAST_HESSIAN,
     best_gradient_splits,
     leaf_losses,
     leaf_values,
 )
-from skgems.trees._gradients import SCALE
 
 
 def random_histograms(seed, *, n_leaves=5, n_features=3, has_missing=True, size=1.0):

@@ -8,9 +8,8 @@ import pytest
 from helpers.trees import binned_rows, boosted
 from sklearn._loss import HalfBinomialLoss, HalfMultinomialLoss
 
-from skgems.trees import BoostingRules, leaves_of, raw_predictions
+from skgems.trees import SCALE, BoostingRules, leaves_of, raw_predictions
 from skgems.trees._gradients import (
-    SCALE,
     baseline_of_counts,
     probabilities_of,
     scaled_gradients,

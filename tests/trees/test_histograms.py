@@ -10,14 +10,15 @@ from helpers.trees import binned_rows, split_over_nodes, weights_of_trees
 import skgems.trees._histograms
 from skgems.trees import (
     N_BINS,
+    TYPES_OF_COUNTS,
     Asked,
+    Cells,
     bootstrap_weights,
     class_cells,
     class_histograms,
     rounded_cells,
     rounded_histograms,
 )
-from skgems.trees._histograms import TYPES_OF_COUNTS, Cells
 
 
 def problem(seed, *, n_trees=3, n_classes=3):
