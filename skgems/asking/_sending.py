@@ -72,12 +72,14 @@ class SentMessage:
     ) -> Iterator[tuple[str, Reply | None]]:
         """Yield replies in order; nodes that fail are asked once more, all at once.
 
-        From the first node that fails on replies wait, so that all stay in order.
+        From the first node that fails on replies wait, so that all stay in order. A
+        wrong reply (ValueError, TypeError) is raised at once and never asked for again,
+        unless the task only reports.
         """
         waiting: dict[str, Reply | None] = {}
         for name, reply in arriving:
             if isinstance(reply, Exception):
-                self._note_failure(name, reply)
+                self._note_or_raise(name, reply)
                 waiting[name] = None
             else:
                 self._count(name, reply)
@@ -117,7 +119,7 @@ class SentMessage:
             return
         for name, reply in self.line.ask(requests):
             if isinstance(reply, Exception):
-                self._note_failure(name, reply)
+                self._note_or_raise(name, reply)
             else:
                 self._count(name, reply)
                 del self.failures[name]
@@ -135,7 +137,7 @@ class SentMessage:
             entry["min_rows"][name] = min_rows
         say(f"message {self.number} ({self.task.name}): node {name}")
 
-    def _note_failure(self, name: str, failure: Exception) -> None:
+    def _note_or_raise(self, name: str, failure: Exception) -> None:
         """Note what went wrong at a node, or raise it.
 
         Input that is wrong at a node is raised, unless the task only reports: nobody is

@@ -207,6 +207,9 @@ class Exchange:
     def step(self, *, leave_out: Iterable[str] = ()) -> BaseAggregator | None:
         """Continue the fit as far as the replies allow.
 
+        After a stop, the fit begins anew and finds the replies in the folder, each by
+        the digest of its request.
+
         Parameters
         ----------
         leave_out : iterable of str, default=()

@@ -136,7 +136,7 @@ class LastLayer:
         """Fit the aggregator and have it scored; returns its last layer, calibrated."""
         merge = merged.merge
         stage = replace(self.stage, hidden=merged.hidden)
-        if merged.hidden.weights and self.method.chooses_C_of_units:
+        if merged.hidden.weights and self.method.calibrates_last_layer:
             merge = self.run(
                 calibrated_plan(merge, stage, reached=self.run.nodes.reached)
             )

@@ -32,7 +32,6 @@ from ..moments import (
     Span,
     claims_of_moments,
     contradicting_nodes,
-    cross_validated_C,
 )
 from ..spaces import GoodEnoughSpace, intersect, likeliest
 from ..tasks import MomentsReply
@@ -40,7 +39,7 @@ from ._bounded_search import BoundedSearch
 from ._class_weights import agree_on_class_weight
 from ._fit_warnings import warn_of_classes, warn_of_kinds, warn_of_shares_of_classes
 from ._further import SHARES, SumOfLosses, refinement_plan
-from ._penalties import Penalty, agreed_penalty
+from ._penalties import Penalty, agreed_penalty, chosen_by_sums
 from ._stage import LinearMerge, LinearStage, NodeSpaces, remove_common_logit
 from ._sums import (
     Hashed,
@@ -93,7 +92,7 @@ class LikelihoodStage(LinearStage):
         )
         is_kept = trusted.trust.is_kept
         stage = replace(
-            trusted.problem,
+            trusted.stage,
             row_factors=trusted.row_factors,
             corrects=False,
             epsilons=np.array(self.epsilons, dtype=object)[is_kept].tolist(),
@@ -371,10 +370,7 @@ class LikelihoodStage(LinearStage):
             # Moments of node k were divided by its rows and multiplied by its weight.
             n_rows = sum(loss.moments.n_rows for loss in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
-        # Variances alone say too little.
-        if penalty.is_chosen_by_sums and not merged.is_diagonal:
-            chosen_C = cross_validated_C(merged, len(classes), scaled=scaled)
-            penalty = replace(penalty, C=chosen_C)
+        penalty = chosen_by_sums(penalty, merged, len(classes), scaled=scaled)
         return Sums(
             losses=losses,
             merged=merged,

@@ -57,8 +57,8 @@ class LinearParameters(Method):
         return self.needs_spaces or bool(OF_MODELS & {*self.n_rounds.candidates})
 
     @property
-    def chooses_C_of_units(self) -> bool:
-        """Report whether the penalty on a network's last layer is to be chosen."""
+    def calibrates_last_layer(self) -> bool:
+        """Report whether logits of a last layer, whose C is chosen, get a factor."""
         return isinstance(self.C, str) and not self.needs_spaces
 
     @property

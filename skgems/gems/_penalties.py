@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from ..asking import InterceptWarning, PenaltyWarning
 from ..base import MOST_LISTED, warn_user
-from ..moments import ROUNDING_OF_SUMS, SMALLEST, Span
+from ..moments import ROUNDING_OF_SUMS, SMALLEST, ClassMoments, Span, cross_validated_C
 
 # Where no node says how strongly it is penalized: that of LogisticRegression().
 DEFAULT_C = LogisticRegression().C
@@ -118,7 +118,10 @@ def agreed_penalty(
     n_features: int,
     warns: bool,
 ) -> Penalty:
-    """The penalty that is given, or that of nodes which say one, on rows of all."""
+    """Return the penalty that is given, or that of nodes which say one, on all rows.
+
+    With ``C="auto"`` its C is a stand-in: `chosen_by_sums` puts the chosen one in.
+    """
     takes_intercept = fit_intercept == "members"
     agreed_C, content = _agreed_strength(nodes, n_rows, warns=warns and C == "members")
     agreed_intercept = _agreed_intercept(nodes, warns=warns and takes_intercept)
@@ -134,6 +137,18 @@ def agreed_penalty(
         content=content if nodes else None,
         is_chosen_by_sums=C == "auto",
     )
+
+
+def chosen_by_sums(
+    penalty: Penalty, merged: ClassMoments, n_classes: int, *, scaled: bool
+) -> Penalty:
+    """Return a penalty of ``C="auto"`` with the C that the sums choose; others as is.
+
+    Variances alone say too little: the stand-in stays.
+    """
+    if not penalty.is_chosen_by_sums or merged.is_diagonal:
+        return penalty
+    return replace(penalty, C=cross_validated_C(merged, n_classes, scaled=scaled))
 
 
 def _agreed_strength(

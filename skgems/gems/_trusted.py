@@ -17,33 +17,33 @@ class TrustedReplies:
     """What the kept nodes replied to "moments", and what was found of all nodes."""
 
     trust: Trust
-    problem: LinearModels  # of the kept nodes
+    stage: LinearModels  # of the kept nodes
     replies: list[tuple[str, MomentsReply]]  # of the kept nodes
 
     @classmethod
     def from_replies(
         cls,
         replies: Iterable[tuple[str, MomentsReply]],
-        problem: LinearModels,
+        stage: LinearModels,
         *,
         most_liars: int,
     ) -> Self:
         """Judge the nodes by their moments, of which at most so many lie."""
         replies = list(replies)
         moments = [
-            read_moments(node, reply, classes=problem.classes)
-            for node, (_, reply) in zip(problem.nodes, replies, strict=True)
+            read_moments(node, reply, classes=stage.classes)
+            for node, (_, reply) in zip(stage.nodes, replies, strict=True)
         ]
         claims = claims_of_moments(
             moments,
-            [node.rows_by_class for node in problem.nodes],
-            lacking=[problem.lacking(node) for node in problem.nodes],
+            [node.rows_by_class for node in stage.nodes],
+            lacking=[stage.lacking(node) for node in stage.nodes],
         )
         trust = trusted_nodes(claims, most_liars)
         kept = np.flatnonzero(trust.is_kept).tolist()
         return cls(
             trust=trust,
-            problem=replace(problem, nodes=[problem.nodes[k] for k in kept]),
+            stage=replace(stage, nodes=[stage.nodes[k] for k in kept]),
             replies=[replies[k] for k in kept],
         )
 

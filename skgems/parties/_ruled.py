@@ -65,6 +65,7 @@ def table_under(
     learns = np.ones(n_rows, dtype=bool) if held_out is None else ~held_out
     groups_that_learn = None if groups is None else groups[learns]
     sizes = class_sizes(codes[learns], groups_that_learn, codes.max() + 1)
+    # The bound of `Member.drop_small_classes`, before there is a member.
     is_left_out = ~learns | (sizes[codes] < rule.min_rows)
     if is_left_out.all():
         return None

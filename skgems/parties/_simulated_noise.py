@@ -120,7 +120,7 @@ def _generators(
     Other rows have other noise, as the folds of a search: their errors average out.
     """
     if random_state is None:
-        return [_generator_of_system] * n_nodes
+        return [_unseeded_generator] * n_nodes
     seed = check_random_state(random_state).randint(2**31)
     return [partial(_generator_of, seed, k) for k in range(n_nodes)]
 
@@ -130,5 +130,6 @@ def _generator_of(seed: int, k: int, vector: np.ndarray) -> np.random.Generator:
     return np.random.default_rng([seed, k, int.from_bytes(digest[:8], "big")])
 
 
-def _generator_of_system(vector: np.ndarray) -> np.random.Generator:
+def _unseeded_generator(vector: np.ndarray) -> np.random.Generator:
+    # For simulations alone. A node that tells of its rows draws by OpenDP.
     return np.random.default_rng()

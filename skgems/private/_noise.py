@@ -44,7 +44,7 @@ def discrete_gaussian(deviations: np.ndarray) -> np.ndarray:
     return noise
 
 
-def seeded_noise(deviations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def simulated_noise(deviations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return rounded Gaussian numbers of a seed, for simulations alone, int64."""
     return np.rint(deviations * rng.standard_normal(len(deviations))).astype(np.int64)
 

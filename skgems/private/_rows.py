@@ -15,7 +15,12 @@ from scipy import sparse
 from ..base import warn_user
 from ..datasets import missing_labels
 from ._accounting import Charge
-from ._noise import check_can_draw, check_size_of_noise, discrete_gaussian, seeded_noise
+from ._noise import (
+    check_can_draw,
+    check_size_of_noise,
+    discrete_gaussian,
+    simulated_noise,
+)
 from ._privacy import Privacy
 from ._whole_rows import RowBounds, VectorLayout, dense_blocks
 
@@ -106,7 +111,7 @@ class PrivateRows:
             return vector
         if self.rng_for is None:
             return vector + discrete_gaussian(deviations)
-        return vector + seeded_noise(deviations, self.rng_for(vector))
+        return vector + simulated_noise(deviations, self.rng_for(vector))
 
     def vector(self, privacy: Privacy, *, by_class: bool = False) -> np.ndarray:
         """Return the sums over the rows without noise, (n_numbers,), int64."""
