@@ -37,7 +37,9 @@ class EvaluateMixin:
         With rows, these judge the aggregate and the nodes' own models. Without, the
         nodes behind a channel are asked in one more message, and answer by the rows
         that judge models there: those held out, or else all. Numbers of rows are
-        rounded under a rule of disclosure, and single rows are not told.
+        rounded under a rule of disclosure, and single rows are not told. Outputs of
+        hidden layers that few rows of a class have are replaced there. The AUC of a
+        network may then be too high at a small site.
 
         Parameters
         ----------
