@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, check_no_label_missing
+from ..base import BaseAggregator
 from ..compat import Interval, safe_indexing, validate_params
 from ..disclosure import Disclosure, disclosure_within, min_rows_of
 from ..evaluation import (
@@ -21,7 +21,7 @@ from ..local import digest, indices_of, local_model, to_logits
 from ..parties import rows_of_nodes
 from ..private import raise_needs_more
 from ._asked_metrics import asked_over_channel, content_of_layers
-from ._judged_models import check_labels_of_rows, named_members
+from ._judged_models import labels_of_rows, named_members
 
 
 class EvaluateMixin:
@@ -37,7 +37,9 @@ class EvaluateMixin:
         With rows, these judge the aggregate and the nodes' own models. Without, the
         nodes behind a channel are asked in one more message, and answer by the rows
         that judge models there: those held out, or else all. Numbers of rows are
-        rounded under a rule of disclosure, and single rows are not told.
+        rounded under a rule of disclosure, and single rows are not told. Outputs of
+        hidden layers that few rows of a class have are replaced there. The AUC of a
+        network may then be too high at a small site.
 
         Parameters
         ----------
@@ -123,10 +125,8 @@ def _evaluated_here(
     threshold: float | None,
 ) -> Evaluation:
     """Return the evaluation by rows that are here."""
-    check_no_label_missing(y, nodes)
-    y = np.asarray(y)
     classes = aggregator.classes_
-    check_labels_of_rows(y, classes.tolist())
+    y = labels_of_rows(X, y, nodes, classes=classes.tolist())
     judging = RowsHere(
         Z=aggregator._rows_of_local_models(X),
         codes=indices_of(y, classes),
@@ -136,10 +136,10 @@ def _evaluated_here(
         threshold=threshold,
         rule=disclosure_within(aggregator.disclosure),
     )
-    rows_of_each = [
-        judging.large_classes(rows)
-        for rows in rows_of_nodes(nodes, list(aggregator.node_names_), len(y))
-    ]
+    rows_of_each = rows_of_nodes(nodes, list(aggregator.node_names_), len(y))
+    is_of_node = np.zeros(len(y), dtype=bool)
+    is_of_node[np.hstack(rows_of_each)] = True
+    rows_of_each = [judging.large_classes(rows) for rows in rows_of_each]
     told = [
         judging.told_of_node(name, member, rows)
         for (name, member), rows in zip(
@@ -150,7 +150,11 @@ def _evaluated_here(
     if judging.rule is None:  # else nobody knows the rows of all nodes
         total = judging.told_of_node("all", None, np.unique(np.hstack(rows_of_each)))
     return evaluation_of(
-        told, classes=classes.tolist(), threshold=threshold, total=total
+        told,
+        classes=classes.tolist(),
+        threshold=threshold,
+        total=total,
+        unknown_labels=judging.unknown_labels(y, is_of_node),
     )
 
 
@@ -178,6 +182,11 @@ class RowsHere:
         rows = rows[self.codes[rows] >= 0]
         sizes = np.bincount(self.codes[rows], minlength=len(self.classes))
         return rows[sizes[self.codes[rows]] >= min_rows_of(self.rule)]
+
+    def unknown_labels(self, y: np.ndarray, is_of_node: np.ndarray) -> tuple:
+        """Return labels of rows of nodes that are no class of the aggregate."""
+        labels, sizes = np.unique(y[(self.codes < 0) & is_of_node], return_counts=True)
+        return tuple(labels[sizes >= min_rows_of(self.rule)].tolist())
 
     def told_of_node(
         self, name: str, member: object | None, rows: np.ndarray

@@ -1,15 +1,32 @@
 """Models of nodes that rows judge, and whether labels are those of the models."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length, column_or_1d
 
+from ..base import check_no_label_missing
 from ..local import net_of_state
 from ..networks import ModuleState
 from ..parties import Summary, shown_labels
 
 
-def check_labels_of_rows(y: np.ndarray, classes: list) -> None:
-    """Raise ValueError where all rows would count as wrong, whatever the models say."""
+def labels_of_rows(
+    X: object, y: ArrayLike | None, nodes: ArrayLike | None, *, classes: list
+) -> np.ndarray:
+    """Return the labels of rows that judge models, (n_rows,).
+
+    ValueError where there is not one for each row, or where all rows would count as
+    wrong, whatever the models say.
+    """
+    if y is None:
+        raise ValueError(
+            "There are rows (X) to judge the aggregate by, but y is None. Pass the "
+            "label of each row as y."
+        )
+    check_consistent_length(X, y)
+    check_no_label_missing(y, nodes)
+    y = column_or_1d(y)
     labels = np.unique(y).tolist()
     if labels and set(labels).isdisjoint(classes):
         raise ValueError(
@@ -17,6 +34,7 @@ def check_labels_of_rows(y: np.ndarray, classes: list) -> None:
             f"scored. y holds {shown_labels(labels)}; the classes are "
             f"{shown_labels(classes)}. Give labels as the nodes have them."
         )
+    return y
 
 
 def named_members(aggregator: BaseEstimator) -> list[tuple[str, object]]:

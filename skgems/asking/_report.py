@@ -15,7 +15,6 @@ from ..base import (
     Paragraph,
     Points,
     ResultMixin,
-    check_no_label_missing,
     filled,
 )
 from ..compat import safe_indexing
@@ -27,7 +26,7 @@ from ..parties import Summary, rows_of_nodes, shown_labels
 from ..private import noise_told
 from ._card import card_of
 from ._evaluating import EvaluateMixin
-from ._judged_models import check_labels_of_rows, named_members
+from ._judged_models import labels_of_rows, named_members
 from ._report_doubts import doubts_about
 from ._report_tables import (
     HEADS,
@@ -309,9 +308,7 @@ class ReportMixin(EvaluateMixin):
 
     def _scored(self, X, y, nodes) -> dict[str, list]:
         """Columns of how good models are on rows of each node; None without rows."""
-        check_no_label_missing(y, nodes)
-        y = np.asarray(y)
-        check_labels_of_rows(y, self.classes_.tolist())
+        y = labels_of_rows(X, y, nodes, classes=self.classes_.tolist())
         Z = self._rows_of_local_models(X)
         predicted = self.predict(X)
         rows_of_each = rows_of_nodes(nodes, list(self.node_names_), len(y))

@@ -1,6 +1,6 @@
 """Doubts about a model: numbers that are no better than what needs no model."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..base import shortened
 
@@ -53,6 +53,17 @@ def doubts_about_gains(
         "than that of the aggregate."
         for name, gain in zip(names, gains, strict=False)
         if gain is not None and gain < -_LOSES
+    ]
+
+
+def doubts_about_labels(labels: Sequence) -> list[str]:
+    """Say which labels of rows are of no class that the model knows."""
+    if not labels:
+        return []
+    return [
+        "The aggregate knows no class with these labels: "
+        f"{shortened(list(map(repr, labels)))}. It is wrong about each of their rows, "
+        "which the evaluation by site leaves out."
     ]
 
 

@@ -64,7 +64,7 @@ class Inference(ResultMixin):
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.moments import Inference
+    >>> from skgems.evaluation import Inference
     >>> table = Inference(
     ...     names=["age", "intercept"],
     ...     classes=["ill", "ill"],

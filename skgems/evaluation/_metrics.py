@@ -13,6 +13,7 @@ from ._doubts import (
     doubts_about_areas,
     doubts_about_calibration,
     doubts_about_gains,
+    doubts_about_labels,
     doubts_about_predictions,
 )
 
@@ -236,6 +237,9 @@ class Evaluation(ResultMixin):
     min_rows : dict of int
         The bound under which each node answered, by its name; 1 stands for exact
         counts.
+    unknown_labels : tuple
+        Labels that no class of the model has. Their rows are in no number, though the
+        model is wrong about each of them. Nodes behind a channel do not tell them.
 
     Examples
     --------
@@ -257,6 +261,7 @@ class Evaluation(ResultMixin):
     sites: Mapping[str, SiteMetrics]
     total: SiteMetrics
     min_rows: Mapping[str, int] = field(default_factory=dict)
+    unknown_labels: tuple = ()
 
     @property
     def columns(self) -> dict[str, list]:
@@ -304,6 +309,7 @@ class Evaluation(ResultMixin):
         columns = self._columns_of_sites
         names = columns["node"]
         return (
+            *doubts_about_labels(self.unknown_labels),
             *doubts_about_areas(names, columns["auc"], columns["local_auc"]),
             *doubts_about_predictions(
                 names, columns["sensitivity"], columns["specificity"]
@@ -374,15 +380,16 @@ class Evaluation(ResultMixin):
         parts: list = [
             Paragraph(text=self._in_words),
             self._table_of(("rows", "positive", *_OF_SCORES, "local_auc", *_OF_LABELS)),
-            self._table_of(
-                ("accuracy", "largest_class", "local_accuracy", *_OF_CALIBRATION)
-            ),
         ]
+        further = ("accuracy", "largest_class", "local_accuracy", *_OF_CALIBRATION)
+        if any(map(self._has, further)):
+            parts.append(self._table_of(further))
         if self.positive is None:
             parts.append(self._table_of_classes())
         shown = [name for name in _MEANINGS if self._has(name)]
         meanings = {_HEADS[name]: _MEANINGS[name] for name in shown}
-        parts.append(Definitions(heading="Columns", meanings=meanings))
+        if meanings:
+            parts.append(Definitions(heading="Columns", meanings=meanings))
         return parts
 
     @property

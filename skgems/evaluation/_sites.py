@@ -27,8 +27,13 @@ def evaluation_of(
     classes: list,
     threshold: float | None,
     total: ToldOfNode | None = None,
+    unknown_labels: tuple = (),
 ) -> Evaluation:
-    """Make the metrics of all nodes; ``total`` is there if all rows are here."""
+    """Make the metrics of all nodes.
+
+    ``total`` is there if all rows are here. ``unknown_labels`` are those of rows that
+    are of no class of the model, and are left out.
+    """
     if total is None:
         total = ToldOfNode(
             name="all",
@@ -52,6 +57,7 @@ def evaluation_of(
         sites=sites,
         total=_site(None, _support(classes, total.n_rows), total.classes),
         min_rows={node.name: node.min_rows for node in told},
+        unknown_labels=unknown_labels,
     )
 
 

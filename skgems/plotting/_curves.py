@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..networks import final_step, read_network
 from ..spaces import Intersection, NoSpaceError
-from ._fits import LINES, MARKS, Display
+from ._fits import LINES, MARKS, Display, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def _draw_lines(ax: "Axes", lines: Lines) -> None:
             y,
             marker=MARKS[k % len(MARKS)],
             linestyle=LINES[k % len(LINES)],
-            label=name,
+            label=plain_text(name),
             color="black",
             markerfacecolor="white",
         )
@@ -207,7 +207,7 @@ class EpsilonDisplay(Display):
             )
             if outcome == "found":
                 ax.figure.colorbar(points, ax=ax, label="accuracy of the aggregate")
-        first_name, second_name = self.names
+        first_name, second_name = map(plain_text, self.names)
         ax.set(xlabel=f"epsilon of {first_name}", ylabel=f"epsilon of {second_name}")
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
 

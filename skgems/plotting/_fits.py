@@ -34,6 +34,15 @@ def new_axes(*shape: int, **options) -> Any:
     return axes
 
 
+def plain_text(name: object) -> str:
+    """Return the name of a node, column or class as matplotlib is to show it.
+
+    It is no formula, and a legend does not leave it out for an underscore.
+    """
+    text = str(name).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
 class Display:
     """Base class of displays, which work like those of scikit-learn."""
 
@@ -127,7 +136,7 @@ class NodeReportDisplay(Display):
         shares = np.array(nodes.get("largest_class", unknown), dtype=float)
         label = "always the largest class"
         ax.scatter(shares, places, s=120, color="0.4", marker="|", label=label)
-        ax.set_yticks(places, names)
+        ax.set_yticks(places, list(map(plain_text, names)))
         ax.set(xlabel="accuracy", ylabel="node")
         ax.legend(loc="best")
 
@@ -267,7 +276,7 @@ class SpacesDisplay(Display):
                     [],
                     linestyle=line_style,
                     marker=mark,
-                    label=name,
+                    label=plain_text(name),
                     color="black",
                     markerfacecolor="white",
                 )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from scipy.stats import norm
 
-from ._fits import Display
+from ._fits import Display, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,8 +157,8 @@ class ForestDisplay(Display):
         ax.fill(corners, [0.0, 0.2, 0.0, -0.2], color="black")
         ax.axvline(middle, color="black", linestyle="--", linewidth=1)
         ax.axvline(1.0, color="black", linewidth=1)
-        ax.set_yticks([*places, 0], [*self.names, "common model"])
-        ax.set(xlabel="odds ratio", title=self.title)
+        ax.set_yticks([*places, 0], [*map(plain_text, self.names), "common model"])
+        ax.set(xlabel="odds ratio", title=plain_text(self.title))
         make_axis_of_ratios(ax)
 
 

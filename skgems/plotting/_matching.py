@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..networks import read_network
-from ._fits import Display, new_axes
+from ._fits import Display, new_axes, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,8 @@ class MatchingDisplay(Display):
         )
         ax.figure.colorbar(image, ax=ax, label="nodes that share the unit")
         ax.set(xlabel="units of the merged network", ylabel="node")
-        ax.set_yticks(range(len(self.node_names)), self.node_names)
+        names = list(map(plain_text, self.node_names))
+        ax.set_yticks(range(len(names)), names)
 
     def plot_units(self, image_shape, *, n_units=10, units=None) -> "MatchingDisplay":
         """Draw incoming weights as pictures: merged units, and the local units in them.

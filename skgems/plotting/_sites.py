@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.stats import norm
 
-from ._fits import LINES, Display
+from ._fits import LINES, Display, plain_text
 from ._forest import make_axis_of_ratios
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class RocBySiteDisplay(_BySiteDisplay):
         is_named = len(curves) <= _MOST_NAMED
         for k, (name, metrics) in enumerate(curves.items()):
             fpr, tpr, _ = metrics.bins.roc_curve()
-            label = f"{name} ({_auc_in_words(metrics.auc)})"
+            label = f"{plain_text(name)} ({_auc_in_words(metrics.auc)})"
             step = self.evaluation.min_rows.get(name, 1)
             if min(metrics.n_positive, metrics.n_negative) < _FEWEST_STEPS * step:
                 fpr, tpr = [], []
@@ -164,10 +164,10 @@ class RocBySiteDisplay(_BySiteDisplay):
         ax.set(
             xlabel="false positive rate (1 - specificity)",
             ylabel="true positive rate (sensitivity)",
-            title=f"{self._judged_label} against others",
+            title=f"{plain_text(self._judged_label)} against others",
             aspect="equal",
         )
-        ax.legend(loc="lower right", fontsize="small")
+        _add_legend(ax, loc="lower right")
 
 
 class CalibrationBySiteDisplay(_BySiteDisplay):
@@ -211,7 +211,7 @@ class CalibrationBySiteDisplay(_BySiteDisplay):
         for k, (name, metrics) in enumerate(curves.items()):
             n_points = self.evaluation.n_points(name)
             observed, predicted, _ = metrics.bins.calibration_curve(max(n_points, 1))
-            label = name
+            label = plain_text(name)
             if n_points < 2:
                 observed, predicted = [], []
                 label += ", too few rows"
@@ -228,12 +228,13 @@ class CalibrationBySiteDisplay(_BySiteDisplay):
             areas = 10.0 * _AREA_OF_TENTH * n_rows / n_rows.sum()
             ax.scatter(predicted, observed, s=areas, color="black", zorder=3)
         ax.plot([0, 1], [0, 1], color="0.8", linewidth=1, zorder=0)
+        label_of_class = plain_text(self._judged_label)
         ax.set(
-            xlabel=f"probability of {self._judged_label}",
-            ylabel=f"share of rows that are {self._judged_label}",
+            xlabel=f"probability of {label_of_class}",
+            ylabel=f"share of rows that are {label_of_class}",
             aspect="equal",
         )
-        ax.legend(loc="upper left", fontsize="small")
+        _add_legend(ax, loc="upper left")
 
 
 class CoefficientsDisplay(Display):
@@ -348,13 +349,21 @@ class CoefficientsDisplay(Display):
         ax.hlines(places, lower, upper, color="black", linewidth=1.5)
         ax.scatter(np.exp(self.estimates), places, s=40, color="black", zorder=3)
         ax.axvline(1.0, color="0.6", linewidth=1, zorder=0)
-        ax.set_yticks(places, self.names)
+        ax.set_yticks(places, list(map(plain_text, self.names)))
         ax.invert_yaxis()
         ax.set(
             xlabel=f"odds ratio for one unit, {self.level:.0%} interval",
-            title=self.title,
+            title=plain_text(self.title),
         )
         make_axis_of_ratios(ax)
+
+
+def _add_legend(ax: "Axes", *, loc: str) -> None:
+    """Add a legend, or say that no site has told enough for a curve."""
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(loc=loc, fontsize="small")
+    else:
+        ax.text(0.5, 0.5, "too few rows at all sites", ha="center", va="center")
 
 
 def _is_intercept(name: str) -> bool:

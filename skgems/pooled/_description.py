@@ -176,6 +176,7 @@ def _columns_of_nodes(
                     std=table["std"][k],
                     quartiles=_bounds_of(description, name, node),
                     counts=_counts_of(description, name, node),
+                    kind=table["kind"][k],
                 )
     return columns
 
@@ -207,7 +208,8 @@ def _notes_of_table(description: Description) -> list[str]:
     notes = [
         "n (%): number of rows, and percent of the rows whose value is known.",
         "median, quartiles: numbers between which they lie, which are means of rows.",
-        "SMD: largest standardized difference between two nodes.",
+        "SMD: largest standardized difference between two nodes. It is inf where they "
+        "share no category, or have each one number only, which is another.",
     ]
     if least != "1":
         notes.append(

@@ -3,6 +3,8 @@
 With means m and variances v of two sites, the standardized difference of a column is
 |m_1 - m_2| / sqrt((v_1 + v_2) / 2). Of categories with shares p, and the mean S of the
 two multinomial covariances diag(p) - p p', it is sqrt((p_1 - p_2)' S^+ (p_1 - p_2)).
+Both are infinite where sites differ in what varies at neither of them, such as two
+sites that share no category.
 """
 
 import csv
@@ -23,8 +25,10 @@ if TYPE_CHECKING:  # pandas is an extra
 # The column of differences, and that of all nodes.
 SMD = "SMD"
 OVERALL = "overall"
+# The columns of the table that are of no node.
+_HEADS = ("variable", "level", OVERALL, SMD)
 _ALL_ROWS = "rows"
-# Shares of the rows that a difference may be about, below which it is rounding.
+# Shares of rows, and of means, that are rounding.
 _SMALLEST = 1e-12
 
 
@@ -41,7 +45,8 @@ class TableOne(ResultMixin):
     rows : list of dict
         One for each row of the table. It has a "variable", a "level" (a statistic or a
         category), and texts below "overall" and below each node. "SMD" is the largest
-        standardized difference between two nodes, a number or None.
+        standardized difference between two nodes, a number or None. A node that has the
+        name of another column stands below "node " and its name.
     notes : tuple of str
         What the table rests on, in sentences.
 
@@ -124,6 +129,7 @@ class ColumnOfNode:
     quartiles: Sequence[tuple[float | None, float | None]] | None
     # Numbers of rows by category; None stands for all others.
     counts: Mapping[object, int]
+    kind: str = "numbers"
 
     @property
     def n_known(self) -> int:
@@ -158,11 +164,10 @@ def _rows_of_column(
     """Return the rows of one column; the first has the difference between nodes."""
     told = [by_node.get(node) for node in (None, *nodes)]
     of_nodes = [column for column in told[1:] if column is not None]
-    parts = [
-        _part_of_categories(told, of_nodes),
-        _part_of_numbers(told, of_nodes),
-        _part_of_gaps(told, of_nodes),
-    ]
+    parts = [_part_of_categories(told, of_nodes), _part_of_numbers(told, of_nodes)]
+    if not any(part.lines for part in parts):
+        parts.append(_part_of_kinds(told, of_nodes))
+    parts.append(_part_of_gaps(told, of_nodes))
     lines = [line for part in parts for line in part.lines]
     differences = [part.difference for part in parts if part.difference is not None]
     rows = [_row(name, level, cells, nodes) for level, cells in lines]
@@ -182,7 +187,14 @@ class _Part:
 def _part_of_categories(
     told: Sequence[ColumnOfNode | None], of_nodes: Sequence[ColumnOfNode]
 ) -> _Part:
-    levels = dict.fromkeys(level for column in of_nodes for level in column.counts)
+    # A few numbers of one node are no categories if other nodes have many.
+    are_numbers = any(column.is_of_numbers for column in of_nodes)
+    with_counts = [
+        column
+        for column in of_nodes
+        if column.counts and not (are_numbers and column.mean is not None)
+    ]
+    levels = dict.fromkeys(level for column in with_counts for level in column.counts)
     if not levels:
         return _Part()
     lines = []
@@ -191,7 +203,6 @@ def _part_of_categories(
         title = "other values" if level is None else str(level)
         cells = [_count(column, level) for column in told]
         lines.append((f"{title}, n (%)", cells))
-    with_counts = [column for column in of_nodes if column.counts]
     shares = [_shares(column, levels) for column in with_counts]
     return _Part(lines=lines, difference=_largest_difference(shares))
 
@@ -199,16 +210,33 @@ def _part_of_categories(
 def _part_of_numbers(
     told: Sequence[ColumnOfNode | None], of_nodes: Sequence[ColumnOfNode]
 ) -> _Part:
-    with_mean = [column for column in of_nodes if column.is_of_numbers]
-    if not with_mean:
+    if not any(column.is_of_numbers for column in of_nodes):
         return _Part()
     lines = [
         ("mean (SD)", [_mean(column) for column in told]),
         ("median", [_quartiles(column, [1]) for column in told]),
         ("quartiles", [_quartiles(column, [0, 2]) for column in told]),
     ]
-    moments = [(column.mean, column.std) for column in with_mean]
+    moments = [
+        (column.mean, column.std)
+        for column in of_nodes
+        if column.mean is not None and column.std is not None
+    ]
     return _Part(lines=lines, difference=_largest_standardized(moments))
+
+
+def _part_of_kinds(
+    told: Sequence[ColumnOfNode | None], of_nodes: Sequence[ColumnOfNode]
+) -> _Part:
+    """Return how many values are known where none of them is told, as of dates."""
+    if not any(column.n_known for column in of_nodes):
+        return _Part()
+    kinds = dict.fromkeys(column.kind for column in of_nodes if column.n_known)
+    cells = [
+        "" if column is None else _share(column.n_known, column.n_rows)
+        for column in told
+    ]
+    return _Part(lines=[(f"{' or '.join(kinds)}, n (%)", cells)])
 
 
 def _part_of_gaps(
@@ -223,8 +251,21 @@ def _part_of_gaps(
 
 
 def _row(variable: str, level: str, cells: Sequence[str], nodes: Sequence[str]) -> dict:
-    by_place = dict(zip((OVERALL, *nodes), cells, strict=True))
+    by_place = dict(zip((OVERALL, *_heads_of(nodes)), cells, strict=True))
     return {"variable": variable, "level": level, **by_place, SMD: None}
+
+
+def _heads_of(nodes: Sequence[str]) -> list[str]:
+    """Return a head for each node: its name, if no other column has it."""
+    heads = []
+    for node in nodes:
+        head = node
+        if node in _HEADS:
+            head = f"node {node}"
+            while head in nodes:
+                head = f"node {head}"
+        heads.append(head)
+    return heads
 
 
 # ---- cells ---------------------------------------------------------------------------
@@ -279,8 +320,12 @@ def _largest_standardized(moments: Sequence[tuple[float, float]]) -> float | Non
     differences = []
     for (mean, std), (other_mean, other_std) in combinations(moments, 2):
         scale = np.sqrt((std**2 + other_std**2) / 2.0)
-        if scale > 0:
-            differences.append(abs(mean - other_mean) / scale)
+        difference = abs(mean - other_mean)
+        rounding = _SMALLEST * max(abs(mean), abs(other_mean))
+        if scale > rounding:
+            differences.append(difference / scale)
+        else:
+            differences.append(np.inf if difference > rounding else 0.0)
     return float(max(differences)) if differences else None
 
 
@@ -288,6 +333,9 @@ def _largest_difference(shares: Sequence[np.ndarray]) -> float | None:
     """Return the largest standardized difference of two distributions, if any."""
     differences = []
     for p, q in combinations(shares, 2):
+        if not (p * q).any():  # the nodes share no category
+            differences.append(np.inf)
+            continue
         covariance = (np.diag(p + q) - np.outer(p, p) - np.outer(q, q)) / 2.0
         inverse = np.linalg.pinv(covariance, rcond=_SMALLEST, hermitian=True)
         differences.append(np.sqrt(max((p - q) @ inverse @ (p - q), 0.0)))

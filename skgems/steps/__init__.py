@@ -25,7 +25,6 @@ from ._auto import auto_front, encoded_texts, scaled_numbers
 from ._backbone import Backbone, holding
 from ._bins import Cells, JoinedBins
 from ._columns import NUMBERS as NUMBER_COLUMN
-from ._columns import TEXTS as TEXT_COLUMN
 from ._columns import (
     Columns,
     ColumnsError,

@@ -12,7 +12,6 @@ from ..steps import (
     MOST_CHARACTERS_OF_CATEGORY,
     MOST_GROUPS,
     NUMBER_COLUMN,
-    TEXT_COLUMN,
 )
 from ._shared import come_together, number_of_rows, whole_numbers
 
@@ -58,7 +57,8 @@ def _check_categories(
     labels = told["labels"]
     place.deny(len(set(labels)) < len(labels), "labels", "has a label twice")
     are_texts = all(isinstance(label, str) for label in labels)
-    if labels and are_texts != (told["kind"] == TEXT_COLUMN):
+    # The categories of time spans are texts, and those of numbers alone are numbers.
+    if labels and are_texts == (told["kind"] == NUMBER_COLUMN):
         raise place.at("labels").wrong("are not such as the column has")
     if not are_texts and max(map(abs, labels)) > LARGEST:
         raise place.at("labels").wrong(f"has numbers beyond {LARGEST:g}")

@@ -164,6 +164,46 @@ def test_what_cannot_be_judged_is_an_error(labels, options, match):
         agg.evaluate(X, y, nodes, **options)
 
 
+@pytest.mark.parametrize("method", ["evaluate", "report"])
+def test_each_row_that_judges_has_one_label(method):
+    X, y, nodes = hospitals()
+    agg = GEMSLogisticAggregator([("lyon", None), ("nice", None), ("paris", None)])
+    judge = getattr(agg.fit(X, y, nodes), method)
+    with pytest.raises(ValueError, match="y is None. Pass the label of each row"):
+        judge(X, nodes=nodes)
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[569, 9"):
+        judge(X, y[:9], nodes)
+    column = judge(X, y.reshape(-1, 1), nodes)
+    assert str(column) == str(judge(X, y, nodes))
+
+
+def test_rows_of_classes_that_the_aggregate_does_not_know_are_a_doubt():
+    X, y, nodes = hospitals()
+    agg = GEMSLogisticAggregator([("lyon", None), ("nice", None), ("paris", None)])
+    agg.fit(X, y, nodes)
+    unknown = np.where(np.arange(len(y)) < 30, 7, y)
+    evaluation = agg.evaluate(X, unknown, nodes)
+    assert evaluation.unknown_labels == (7,) and evaluation.total.n_rows == len(y) - 30
+    sentence = "The aggregate knows no class with these labels: 7."
+    assert sentence in str(evaluation)
+    assert sentence in str(agg.report(X, unknown, nodes)).replace("\n    ", " ")
+    assert sentence not in str(agg.evaluate(X, y, nodes))
+    # Rows of no node judge nothing.
+    of_nobody = np.where(unknown == 7, "public", nodes)
+    assert agg.evaluate(X, unknown, of_nobody).unknown_labels == ()
+
+
+def test_nodes_that_tell_nothing_have_no_empty_tables():
+    X, y, nodes = hospitals()
+    agg = GEMSLogisticAggregator(
+        [("lyon", None), ("nice", None), ("paris", None)],
+        disclosure=Disclosure(min_rows=20),
+    )
+    few = agg.fit(X, y, nodes).evaluate(X[:30], y[:30], nodes[:30])
+    assert few.total.n_rows == 0
+    assert len(few.parts) == 2 and "AUC" not in str(few)
+
+
 def test_without_rows_and_nodes_there_is_nobody_to_judge():
     X, y, nodes = hospitals()
     agg = GEMSLogisticAggregator([("lyon", None), ("nice", None), ("paris", None)])

@@ -185,3 +185,30 @@ def test_curves_that_would_be_rounding_are_not_drawn():
     ax = CalibrationBySiteDisplay.from_evaluation(rough).ax_
     assert len(line_named(ax, "lyon").get_xdata()) == 2
     assert len(line_named(ax, "nice, too few rows").get_xdata()) == 0
+
+
+@pytest.mark.parametrize("display", [RocBySiteDisplay, CalibrationBySiteDisplay])
+def test_names_of_sites_are_no_formulas_and_are_in_the_legend(display):
+    ax = display.from_evaluation(evaluation_of(["_lyon", r"$\no$"])).ax_
+    ax.figure.canvas.draw()  # raises where a name is read as a formula
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert len(texts) == 3 and texts[0].startswith(" _lyon")
+
+
+def test_names_of_columns_are_no_formulas():
+    names = ["$x$", r"$\no$"]
+    display = CoefficientsDisplay(names, np.zeros(2), np.ones(2), title=r"$\no$")
+    display.plot().figure_.canvas.draw()
+
+
+@pytest.mark.parametrize("display", [RocBySiteDisplay, CalibrationBySiteDisplay])
+def test_a_picture_without_curves_says_so(display):
+    evaluation = evaluation_of(["lyon"])
+    without = {
+        name: replace(site, by_class={"ill": replace(site.by_class["ill"], bins=None)})
+        for name, site in [*evaluation.sites.items(), ("all", evaluation.total)]
+    }
+    total = without.pop("all")
+    ax = display.from_evaluation(replace(evaluation, sites=without, total=total)).ax_
+    assert ax.get_legend() is None
+    assert [text.get_text() for text in ax.texts] == ["too few rows at all sites"]

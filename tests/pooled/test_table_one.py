@@ -140,3 +140,59 @@ def test_a_table_is_shown_as_text_html_csv_and_a_frame(table, tmp_path):
     assert content == table.to_csv()
     frame = table.to_frame()
     assert frame.loc[("rows", "n"), "Biscoe"] == "168"
+
+
+def test_sites_that_share_no_value_differ_infinitely():
+    nodes = np.repeat(["lyon", "paris"], 40)
+    of_lyon = nodes == "lyon"
+    X = pd.DataFrame(
+        {
+            "ward": np.where(of_lyon, "A", np.where(np.arange(80) % 2, "B", "C")),
+            "dose": np.where(of_lyon, 0.1, 0.3),
+            "unit": np.full(80, 0.1),
+        }
+    )
+    table = describe(X, nodes=nodes).table_one()
+    first = {row["variable"]: row["SMD"] for row in table.rows[::-1]}
+    assert first["ward"] == first["dose"] == np.inf and first["unit"] == 0.0
+    assert str(table).count(" inf\n") == 2 and ",inf\n" in table.to_csv()
+
+
+def test_a_site_with_one_number_differs_from_one_with_many():
+    nodes = np.repeat(["lyon", "paris"], 40)
+    doses = np.where(nodes == "lyon", 5.0, np.arange(80) / 10.0)
+    X = pd.DataFrame({"dose": doses})
+    rows = rows_of(describe(X, nodes=nodes, disclosure=None).table_one(), "dose")
+    assert list(rows) == ["mean (SD)", "median", "quartiles"]
+    of_paris = doses[40:]
+    expected = abs(of_paris.mean() - 5.0) / np.sqrt(of_paris.var() / 2.0)
+    assert rows["mean (SD)"]["SMD"] == pytest.approx(expected)
+    assert rows["mean (SD)"]["lyon"] == "5 (0)"
+
+
+@pytest.mark.parametrize("name", ["overall", "SMD", "variable", "level"])
+def test_a_node_may_have_the_name_of_a_column(name):
+    nodes = np.repeat([name, "lyon", f"node {name}"], 20)
+    table = describe(np.arange(60.0).reshape(-1, 1), nodes=nodes).table_one()
+    (row, *_) = table.rows
+    assert row["overall"] == "60" and row["lyon"] == "20"
+    assert row[f"node {name}"] == row[f"node node {name}"] == "20"
+    assert (row["variable"], row["level"], row["SMD"]) == ("rows", "n", None)
+
+
+def test_columns_whose_values_are_not_told_have_a_row():
+    days = pd.to_timedelta(np.arange(40), unit="D")
+    X = pd.DataFrame({"admitted": pd.Timestamp("2020-01-01") + days})
+    X["patient"] = [f"p{k}" for k in range(40)]
+    X.loc[:9, "admitted"] = pd.NaT
+    table = describe(X, nodes=np.repeat(["lyon", "paris"], 20)).table_one()
+    dates = rows_of(table, "admitted")
+    assert dates["dates, n (%)"]["lyon"] == "10 (50.0)"
+    assert dates["gaps, n (%)"]["overall"] == "10 (25.0)"
+    assert rows_of(table, "patient")["identifiers, n (%)"]["paris"] == "20 (100.0)"
+
+
+def test_time_spans_that_many_rows_have_are_categories():
+    spans = pd.to_timedelta(np.arange(60) % 2, unit="D")
+    table = describe(pd.DataFrame({"stay": spans})).table_one()
+    assert rows_of(table, "stay")["1 days 00:00:00, n (%)"]["all"] == "30 (50.0)"
