@@ -38,8 +38,8 @@ _BY_VALUE = (
     OrdinalEncoder,
     SimpleImputer,
 )
-# Rows that enter together: a few MB of a hundred columns.
-_ROWS_OF_BLOCK = 4096
+# Rows that enter together. Of more, one that a step cannot take is longer looked for.
+_ROWS_OF_BLOCK = 512
 
 
 def public_front(front: object) -> Front:
@@ -170,6 +170,9 @@ def rows_by_themselves(front: Front, X: object) -> np.ndarray:
     cells = _cells(front.columns, X)
     width, _ = width_and_names(front)
     n_rows = len(cells)
+    if n_rows == 0:
+        return np.empty((0, width))
+    table = front.columns.table(cells)
     transformed = np.full((n_rows, width), np.nan)
     steps = [step for _, step in steps_by_path(front.transformer)]
     size = _ROWS_OF_BLOCK if all(isinstance(s, _BY_VALUE) for s in steps) else 1
@@ -177,7 +180,7 @@ def rows_by_themselves(front: Front, X: object) -> np.ndarray:
     while blocks:
         block = blocks.pop()
         try:
-            transformed[block] = _transformed(front, front.columns.table(cells[block]))
+            transformed[block] = _transformed(front, table[block])
         except Exception:
             # Whatever a row lets raise: nobody but the node may see that it did.
             middle = (block.start + block.stop) // 2
@@ -242,7 +245,9 @@ def _numbers(values: Sequence) -> list[float]:
 
 
 def _as_number(value: object) -> float:
+    """Return a finite number; NaN for all else."""
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         return np.nan
+    return number if np.isfinite(number) else np.nan

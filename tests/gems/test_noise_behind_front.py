@@ -23,6 +23,7 @@ from skgems import (
     PooledTransformer,
     Privacy,
 )
+from skgems._cli import main
 from skgems.guard import Agreement, reply_to
 from skgems.messages import sealed
 from skgems.parties import Summary
@@ -272,3 +273,18 @@ def test_fronts_that_learn_or_do_not_match_are_refused_by_name(front, match):
     ):
         with pytest.raises(ValueError, match=match):
             refused()
+
+
+@needs_opendp
+def test_a_node_answers_in_the_shell_with_texts_as_they_stand(tmp_path, monkeypatch):
+    pytest.importorskip("opendp")
+    monkeypatch.chdir(tmp_path)
+    X, y, _ = some_rows()
+    X.assign(diagnosis=y).to_csv("rows.csv", index=False)
+    aggregator = aggregator_of(privacy=privacy_of(epsilon=0.9))
+    exchange = Exchange(tmp_path / "study", aggregator, nodes=["lyon"])
+    assert exchange.step() is None
+    arguments = ["answer", "study/requests/001-lyon.safetensors", "--name", "lyon"]
+    arguments += ["--rows", "rows.csv", "--label", "diagnosis", "--state", "ledger"]
+    assert main([*arguments, "--yes"]) == 0
+    assert exchange.step().score(X, y) > 0.8
