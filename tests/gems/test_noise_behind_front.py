@@ -24,6 +24,7 @@ from skgems import (
     Privacy,
 )
 from skgems._cli import main
+from skgems.channels import aggregator_of_settings
 from skgems.guard import Agreement, reply_to
 from skgems.messages import sealed
 from skgems.parties import Summary
@@ -288,3 +289,17 @@ def test_a_node_answers_in_the_shell_with_texts_as_they_stand(tmp_path, monkeypa
     arguments += ["--rows", "rows.csv", "--label", "diagnosis", "--state", "ledger"]
     assert main([*arguments, "--yes"]) == 0
     assert exchange.step().score(X, y) > 0.8
+
+
+@needs_opendp
+def test_files_alone_say_how_they_are_fitted(tmp_path):
+    pytest.importorskip("opendp")
+    X, y, _ = some_rows()
+    path = tmp_path / "lyon.safetensors"
+    aggregator = aggregator_of(privacy=privacy_of(epsilon=0.9))
+    aggregator.summarize(None, X, y, name="lyon").save(path)
+    settings = Summary.load(path).settings
+    again = aggregator_of_settings("NoisySums", settings)
+    fitted = again.set_params(estimators=[str(path)]).fit()
+    of_front = aggregator.set_params(estimators=[str(path)]).fit()
+    np.testing.assert_array_equal(fitted.predict_proba(X), of_front.predict_proba(X))
