@@ -31,7 +31,7 @@ from skgems.parties import Summary
 from skgems.steps import RandomFeatures
 
 pd = pytest.importorskip("pandas")
-needs_opendp = pytest.mark.filterwarnings("ignore:Node 'lyon' tells of its rows")
+warns_the_node = pytest.mark.filterwarnings("ignore:Node 'lyon' tells of its rows")
 
 NAMES = ["sex__sex_f", "sex__sex_m", "age__age"]
 
@@ -123,7 +123,7 @@ def told(message):
     return vector, json.dumps([message.settings, rest], sort_keys=True, default=str)
 
 
-@needs_opendp
+@warns_the_node
 @pytest.mark.parametrize("more, labels", [*tables()])
 def test_messages_of_neighbors_differ_in_the_vector_alone(more, labels):
     pytest.importorskip("opendp")
@@ -170,7 +170,7 @@ def test_a_row_that_a_front_cannot_take_is_the_middle_or_a_gap(words):
     np.testing.assert_allclose(sums, expected)
 
 
-@needs_opendp
+@warns_the_node
 def test_files_are_fitted_and_predict_for_rows_as_they_are(tmp_path):
     pytest.importorskip("opendp")
     X, y, nodes = some_rows()
@@ -200,7 +200,7 @@ def test_files_are_fitted_and_predict_for_rows_as_they_are(tmp_path):
         GEMSLogisticAggregator(paths, privacy=privacy).fit()
 
 
-@needs_opendp
+@warns_the_node
 def test_an_exchange_asks_for_the_vector_alone(tmp_path):
     pytest.importorskip("opendp")
     X, y, nodes = some_rows()
@@ -276,7 +276,7 @@ def test_fronts_that_learn_or_do_not_match_are_refused_by_name(front, match):
             refused()
 
 
-@needs_opendp
+@warns_the_node
 def test_a_node_answers_in_the_shell_with_texts_as_they_stand(tmp_path, monkeypatch):
     pytest.importorskip("opendp")
     monkeypatch.chdir(tmp_path)
@@ -291,7 +291,7 @@ def test_a_node_answers_in_the_shell_with_texts_as_they_stand(tmp_path, monkeypa
     assert exchange.step().score(X, y) > 0.8
 
 
-@needs_opendp
+@warns_the_node
 def test_files_alone_say_how_they_are_fitted(tmp_path):
     pytest.importorskip("opendp")
     X, y, _ = some_rows()
