@@ -318,6 +318,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "geometry": (Spaces, HiddenLayers),
     },
     "steps": {
+        "bounds": (PooledTransformer,),
         "categories": (OneHotEncoder, OrdinalEncoder),
         "drop_identifiers": (PooledTransformer,),
         "front": (LINEAR, EnsembleAggregator),

@@ -18,7 +18,14 @@ from ..guard import ReplyDeclinedError, answer, inspect, reply_place
 from ..messages import TASKS, Limits, Message, listed
 from ..parties import load_message
 from ..private import Privacy, privacy_asked
-from ..steps import Columns, ColumnsError, Front, are_codes, code_as_text
+from ..steps import (
+    Columns,
+    ColumnsError,
+    Front,
+    are_codes,
+    code_as_text,
+    public_front,
+)
 from ._dialects import dialect_of
 from ._files import UntrustedTypesError, composed, load_skops, needed
 from ._tables import Table, is_text, read_table, warn_of_texts
@@ -177,7 +184,9 @@ def _rows(
     """Return the rows of the table: features, and the columns that options name."""
     privacy = privacy_asked(request)
     if privacy is not None:
-        return rows_under(privacy, args)
+        content = request.content.get("front")
+        front = None if content is None else public_front(Front.from_content(content))
+        return rows_under(privacy, args, front=front)
     names = None
     if not _takes_tables(request):
         names = getattr(model, "feature_names_in_", None)
@@ -199,16 +208,26 @@ def _rows(
     )
 
 
-def rows_under(privacy: Privacy, args: argparse.Namespace) -> _Rows:
+def rows_under(
+    privacy: Privacy, args: argparse.Namespace, *, front: Front | None = None
+) -> _Rows:
     """Return the rows of the table that are told of with noise.
 
-    Its columns are those that bounds are agreed of; cells may be empty.
+    Its columns are those that bounds are agreed of, or that enter the front; cells may
+    be empty.
     """
     names = privacy.column_names()
+    texts: list[str] = []
+    if front is not None:
+        columns = front.columns
+        names = None if columns.names is None else list(columns.names)
+        if names is not None:
+            texts = [name for name in names if columns.has_text([name])]
     table = read_table(
         args.rows,
         dialect_of(args, args.name),
         as_written=list(filter(None, (args.label, args.held_out, args.group))),
+        as_text=texts,
         drop=args.drop,
         only=names,
     )
@@ -218,9 +237,11 @@ def rows_under(privacy: Privacy, args: argparse.Namespace) -> _Rows:
             "Leave it out."
         )
     features = table.frame if names is None else _as_agreed(table, names)
-    _check_no_texts(table)
+    if front is None:
+        _check_no_texts(table)
+        features = features.astype(np.float64)
     return _Rows(
-        X=features.astype(np.float64),
+        X=features,
         y=labels_of([table], args.label, privacy.sorted_classes())[0],
         held_out=_marks(table, args.held_out) if args.held_out else None,
         groups=groups_of(table, args.group) if args.group else None,
@@ -233,7 +254,7 @@ def _as_agreed(table: Table, names: list[str]) -> "DataFrame":
     missing = [name for name in names if name not in table.frame.columns]
     if missing:
         raise ValueError(
-            f"{table.path}: columns that privacy has bounds of are missing: "
+            f"{table.path}: columns that are agreed are missing: "
             f"{listed(map(repr, missing))}. Name the columns as they are agreed."
         )
     return table.frame[names]

@@ -22,7 +22,7 @@ from ..private import (
     raise_needs_more,
     sigma_of,
 )
-from ..steps import Front
+from ..steps import Front, public_front, width_and_names
 from ._run import Run
 
 # Why no model of sums with noise is scikit-learn's fit on all rows.
@@ -40,7 +40,6 @@ _NEEDS_MORE: Mapping[str, str] = {
     "robust": "noise hides whether the sums of a node are of its rows",
     "keep_replies": "update and forget would need noise of their own",
     "disclosure": "the noise is the rule for what leaves a node",
-    "front": "nodes would tell of their columns without noise",
 }
 # Values of these that change nothing where sums have noise.
 _MEAN_THE_SAME: Mapping[str, tuple] = {
@@ -149,6 +148,26 @@ def check_goes_with_noise(aggregator: BaseAggregator, privacy: Privacy) -> None:
         raise ValueError(
             f"{name}={value!r} does not go with privacy: {reason}. Set "
             f"{name}={default_value!r}, or privacy=None."
+        )
+    if aggregator.front is not None:
+        front = public_front(aggregator._front_of_parameter)
+        _check_bounds_are_behind_front(front, privacy)
+
+
+def _check_bounds_are_behind_front(front: Front, privacy: Privacy) -> None:
+    """Raise ValueError unless bounds are of the columns that come out of a front."""
+    width, names = width_and_names(front)
+    bounded = privacy.column_names()
+    if width != len(privacy.low):
+        raise ValueError(
+            f"{width} columns come out of front, but low and high of Privacy have "
+            f"{len(privacy.low)} bounds. With a front bounds are of the columns that "
+            f"come out of it: {names or range(width)!r:.200}."
+        )
+    if bounded is not None and names is not None and bounded != names:
+        raise ValueError(
+            f"low and high of Privacy name {bounded!r:.200}, but the columns that come "
+            f"out of front are {names!r:.200}. Name these, in this order."
         )
 
 

@@ -24,6 +24,7 @@ from ..steps import (
     DocumentFront,
     Front,
     check_tree,
+    public_front,
 )
 from ._members import MemberParametersMixin, NodePairs, is_channel, named_members
 from ._method import Method
@@ -181,7 +182,17 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     @property
     def _agreed_front(self) -> Front | None:
-        """Make the front of `front`, fitted or not; ValueError if it can be none."""
+        """Make the front of `front`, fitted or not; ValueError if it can be none.
+
+        With privacy it is fitted to what is agreed, and ValueError if it learns more.
+        """
+        front = self._front_of_parameter
+        if front is None or self.privacy is None:
+            return front
+        return public_front(front)
+
+    @property
+    def _front_of_parameter(self) -> Front | None:
         transformer = self.front
         if transformer is None:
             return None
@@ -219,12 +230,13 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """
         front = None if reset else getattr(self, "_front", None)
         if front is not None:
-            return check_array(
+            rows = check_array(
                 front.transform(X),
                 accept_sparse="csr",
                 ensure_all_finite=self._finite_values,
             )
-        rows = as_numbers(self, X, reset=reset)
+        else:
+            rows = as_numbers(self, X, reset=reset)
         if reset or self._row_bounds is None:
             return rows
         return self._row_bounds.within(rows)
@@ -281,9 +293,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _exported(self, classifier: BaseEstimator) -> BaseEstimator:
         """A plain classifier as it takes rows: after the front, or with their names."""
         if self._row_bounds is not None:
-            return Pipeline(
-                [("bounds", self._row_bounds.as_step()), ("classifier", classifier)]
-            )
+            steps = [("bounds", self._row_bounds.as_step()), ("classifier", classifier)]
+            if getattr(self, "_front", None) is not None:
+                steps.insert(0, ("front", self.front_))
+            return Pipeline(steps)
         if getattr(self, "_front", None) is not None:
             return Pipeline([("front", self.front_), ("classifier", classifier)])
         if hasattr(self, "feature_names_in_"):

@@ -53,7 +53,9 @@ def as_json(aggregator: BaseAggregator) -> dict:
                 "front is fitted already, but an exchange fits it. Pass an unfitted "
                 "one."
             )
-        params["front"] = {"front": front.agreed}
+        is_public = aggregator.privacy is not None
+        content = front.as_content() if is_public else front.agreed
+        params["front"] = {"front": content}
     return {"method": type(aggregator).__name__, "params": params}
 
 
@@ -87,7 +89,11 @@ def aggregator_of_settings(method: str, settings: Mapping) -> BaseAggregator:
     """Make the aggregator of the settings in a summary or an agreement."""
     if method == NoisyTerms.method:  # whatever is made of its sums, they are the same
         privacy = Privacy.from_settings(settings["privacy"])
-        return GEMSLogisticAggregator(privacy=privacy, moments=settings["moments"])
+        return GEMSLogisticAggregator(
+            privacy=privacy,
+            moments=settings["moments"],
+            front=_front(settings.get("front")),
+        )
     params = with_objects_of_settings(settings)
     if "pooled" in params:
         params["pooled"] = _object(params["pooled"])
@@ -102,6 +108,8 @@ def _front(content: Mapping | None) -> TransformerMixin | None:
     front = front_of_content(content)
     if isinstance(front, DocumentFront):
         return front.transformer
+    if front.columns is not None:  # they are agreed, and no node tells its own
+        return PooledTransformer.from_front(front)
     return PooledTransformer(front.transformer, bounds=front.bounds)
 
 

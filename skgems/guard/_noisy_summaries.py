@@ -28,12 +28,7 @@ def summary_with_noise(
         check_chunks_stand_alone(rows, name=name)
         parts = rows["chunks"]
     private_rows = PrivateRows(name=name, parts=parts, groups=rows["groups"])
-    return noisy_summary(
-        private_rows,
-        aggregator._parameter("privacy"),
-        aggregator._agreed_terms.first_message(),
-        table=rows["X"],
-    )
+    return noisy_summary(private_rows, aggregator, table=rows["X"])
 
 
 def summary_in_ledger(
@@ -66,7 +61,10 @@ def summary_in_ledger(
         raise_without_rows(name)
     agreement = Agreement.of(aggregator, nodes=[name])
     # As a server asks, whose request gets the same reply.
-    request = aggregator._agreed_terms.first_message().with_fields(rows_alone=True)
+    terms = aggregator._agreed_terms
+    request = terms.first_message().with_fields(rows_alone=True)
+    if terms.front is not None:
+        request = request.with_fields(front=terms.front.as_content())
     reply = reply_to(
         sealed(request, agreement),
         None,

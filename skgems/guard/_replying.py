@@ -696,10 +696,12 @@ def _answered_with_noise(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
     """Reply with one vector, beside what follows from the agreement."""
+    has_front = request.content.get("front") is not None
     if agreed is not None:
-        names = node.noisy.model.network.feature_names_in
+        # Behind a front features have other names than those that are agreed on.
+        names = None if has_front else node.noisy.model.network.feature_names_in
         agreed.check_rows(np.unique(node.noisy.y).tolist(), feature_names=names)
-    return reply_as_message(request, node.noisy)
+    return reply_as_message(request.with_fields(front=None), node.noisy)
 
 
 def _answered_of_columns(

@@ -569,7 +569,7 @@ def _times_of_fits(terms: Terms, *, fits: int, n_hidden_layers: int) -> dict[str
         if task.is_of_finished_model:
             # Of many models, answers would tell where single rows are.
             n_times[name] = int(terms.makes_model)
-        if task.fits_front and terms.front is not None:
+        if task.fits_front and terms.front is not None and terms.privacy is None:
             n_times[name] = fits * terms.front.most_messages
     return n_times
 

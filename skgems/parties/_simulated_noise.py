@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 from ..base import BaseAggregator, is_channel, is_named, named_members
 from ..compat import num_samples, safe_indexing
 from ..datasets import PUBLIC
-from ..messages import TASKS, Message
-from ..private import Privacy, PrivateRows
+from ..messages import TASKS
+from ..private import PrivateRows
 from ._nodes import RowsLike, node_codes, node_names_of
 from ._noisy import in_one_part, public_member
 from ._summary import Summary, is_path
@@ -23,10 +23,18 @@ _ONLY_NODE = "0"
 
 
 def noisy_summary(
-    rows: PrivateRows, privacy: Privacy, request: Message, *, table: RowsLike
+    rows: PrivateRows,
+    aggregator: BaseAggregator,
+    *,
+    table: RowsLike,
 ) -> Summary:
-    """Return the summary of a node that tells of its rows with noise."""
-    member = public_member(rows, privacy, table=table)
+    """Return the summary of a node that tells of its rows with noise.
+
+    Of the ``table`` that has the rows only the names of columns are taken.
+    """
+    terms = aggregator._agreed_terms
+    member = public_member(rows, terms.privacy, table=table, front=terms.front)
+    request = terms.first_message()
     reply = TASKS[request.task].replied(member, request.content)
     return Summary(reply.as_message(request.task))
 
@@ -47,8 +55,6 @@ def with_noisy_summaries(
     if y is None:
         raise ValueError("fit has X but no y. Pass the labels of the rows, too.")
     names, owners = _nodes_of_rows(aggregator, X, nodes)
-    privacy = aggregator._parameter("privacy")
-    request = aggregator._agreed_terms.first_message()
     generators = _generators(aggregator.random_state, len(names))
     columns = {"y": y, "held_out": held_out, "groups": groups}
     summaries = []
@@ -66,7 +72,7 @@ def with_noisy_summaries(
             groups=own["groups"],
             rng_for=generators[k],
         )
-        summaries.append(noisy_summary(rows, privacy, request, table=X))
+        summaries.append(noisy_summary(rows, aggregator, table=X))
     reader = copy.copy(aggregator)
     reader.estimators = summaries
     return reader

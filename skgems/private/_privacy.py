@@ -26,7 +26,9 @@ class Privacy(Part):
     low, high : sequence of float of shape (n_features,), or dict
         Bounds of each column, from a book and never from the rows. Values beyond them
         are moved to the nearer bound, and missing or infinite values to the middle. In
-        a dict the keys are names of columns, in the order of the table.
+        a dict the keys are names of columns, in the order of the table. With `front` of
+        an aggregator they are bounds of the columns that come out of it, and names are
+        those of its ``get_feature_names_out``.
     epsilon : float or None, default=None
         How much the odds may change. Smaller is safer, and needs more rows. None stands
         for sums without noise, which only helpers of sealed sums may add up.
@@ -40,6 +42,13 @@ class Privacy(Part):
         Largest length of a row. It is the root mean square over columns, in halves of
         their ranges. Longer rows are shortened. A smaller number means less noise, and
         rows that are shortened more.
+
+    Notes
+    -----
+    A `front` of the aggregator must learn nothing from rows: encoders of agreed
+    categories, scalers with agreed bounds, and features of a seed. A row that it cannot
+    take, as one of an unknown category, becomes the middle of all bounds, and only the
+    node is told.
 
     Examples
     --------

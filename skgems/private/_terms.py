@@ -35,7 +35,7 @@ class NoisyTerms(Terms, method="NoisySums"):
 
     @classmethod
     def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
-        if settings.keys() != {"privacy", "moments"}:
+        if settings.keys() - {"front"} != {"privacy", "moments"}:
             raise ValueError(f"{sorted(settings)} are not settings of {cls.method}.")
         moments = settings["moments"]
         if moments not in ("shared", "class"):
@@ -58,6 +58,17 @@ class NoisyTerms(Terms, method="NoisySums"):
             ),
             "noise": "" if charge is None else noise_in_words(charge),
         }
+
+    @property
+    def settings_at_nodes(self) -> dict:
+        """Settings that nodes agree to, with the columns that enter the front.
+
+        These are public, where no node tells of its own.
+        """
+        if self.front is None:
+            return self.settings
+        front = {**self.front.as_content(), "fitted": self.front.digest}
+        return {**self.settings, "front": front}
 
     def request(self) -> Message:
         """Return the only request."""

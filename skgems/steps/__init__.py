@@ -58,6 +58,7 @@ from ._identifiers import (
 )
 from ._kind import Kind, NotPooledError, StateField
 from ._kinds import KINDS
+from ._public import public_front, rows_by_themselves, width_and_names
 from ._raw_units import RawColumn, raw_columns
 from ._sizes import FrontSize, front_size
 from ._survey import (

@@ -224,7 +224,7 @@ def test_an_exchange_with_noise_takes_the_same_file(facts, capsys):
         (json.dumps(FACTS | {"low": {"age": 9}}), "low"),
         (
             json.dumps(FACTS | {"low": {"height": 1}, "high": {"height": 2}}),
-            "columns that privacy has bounds of are missing: 'height'",
+            "columns that are agreed are missing: 'height'",
         ),
         (
             json.dumps(FACTS | {"low": {"patient": 1}, "high": {"patient": 2}}),
