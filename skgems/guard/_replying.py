@@ -58,6 +58,7 @@ from ..parties import (
     check_takes_weights,
     column_member,
     fitted_at_node,
+    groups_of_all_rows,
     halves_of,
     member_of,
     member_with_noise,
@@ -292,7 +293,7 @@ def reply_to(
         confirm=confirm,
         private_key=private_key,
     )
-    noisy = member_with_noise(request, given, name=name)
+    noisy = member_with_noise(request, given, name=name, limits=node.limits)
     if noisy is not None:
         node = node.told_by(noisy)
     check_number_of_methods(request, node.shape)
@@ -499,7 +500,10 @@ class _Node:
             groups=None,
             disclosure=None,
             noisy=noisy,
-            owned=replace(self, estimator=None),  # no classifier changes the reply
+            # No classifier changes the reply, and no missing group prevents it.
+            owned=replace(
+                self, estimator=None, groups=groups_of_all_rows(self.groups)
+            ),
         )
 
     @cached_property

@@ -9,9 +9,11 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..local import Member
-from ..messages import Message
+from ..datasets import missing_labels
+from ..local import Member, NodeShape, check_cost
+from ..messages import Limits, Message
 from ..networks import Network
 from ..private import Privacy, PrivateRows, privacy_asked
 from ._nodes import RowsLike, WeightedRows
@@ -39,18 +41,34 @@ def _column_names(table: RowsLike, privacy: Privacy) -> np.ndarray | None:
 
 
 def member_with_noise(
-    request: Message, given: WeightedRows, *, name: str
+    request: Message, given: WeightedRows, *, name: str, limits: Limits
 ) -> Member | None:
     """Return the member that replies to a request with noise; None: it asks for none.
 
-    ``given`` are all rows of the node.
+    ``given`` are all rows of the node. Raises LimitError, before anything is made of
+    the request, if it asks for more than ``limits``.
     """
     privacy = privacy_asked(request)
     if privacy is None:
         return None
+    no_rows = np.empty((0, len(privacy.low)))
+    shape = NodeShape.from_rows(None, no_rows, None, name=name, limits=limits)
+    check_cost(request, shape)
     parts = partial(in_one_part, (given.X, given.y, given.held_out))
     rows = PrivateRows(name=name, parts=parts, groups=given.groups)
     return public_member(rows, privacy, table=given.X)
+
+
+def groups_of_all_rows(groups: ArrayLike | None) -> np.ndarray | None:
+    """Return groups in which rows without one are a group, (n_rows,).
+
+    A node with such rows replies all the same, and leaves them out of its sums.
+    """
+    if groups is None:
+        return None
+    is_missing = missing_labels(groups)
+    named = np.asarray(groups, dtype=object).ravel()
+    return np.where(is_missing, "no group", named) if is_missing.any() else groups
 
 
 def in_one_part(table: tuple) -> list[tuple]:

@@ -184,6 +184,7 @@ def test_what_asks_more_of_nodes_is_refused_by_name(name, call):
 
 
 def test_rows_of_several_nodes_need_to_be_told_apart():
+    pytest.importorskip("opendp")
     X, y, nodes = some_rows(80)
     with pytest.raises(ValueError, match="there are 2 estimators and nodes is not"):
         aggregator_of(estimators=[("a", None), ("b", None)]).fit(X, y)
