@@ -501,9 +501,7 @@ class _Node:
             disclosure=None,
             noisy=noisy,
             # No classifier changes the reply, and no missing group prevents it.
-            owned=replace(
-                self, estimator=None, groups=groups_of_all_rows(self.groups)
-            ),
+            owned=replace(self, estimator=None, groups=groups_of_all_rows(self.groups)),
         )
 
     @cached_property

@@ -101,6 +101,7 @@ def test_a_vector_has_all_agreed_classes():
     assert summary.network.classes.tolist() == ["dead", "ill", "well"]
     vector, _ = told(summary.message)
     assert vector.shape == (3 + 3 * 2 + 3,)
+    assert summary.n_rows is None
     assert repr(summary) == (
         "Summary('lyon' for NoisySums: noise on its sums, classes ['dead', 'ill', "
         "'well'])"
