@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from ..base import Allows, BaseAggregator, Method, Takes, warn_user
+from ..base import Allows, BaseAggregator, Method, Takes
 from ..messages import Message
 from ..moments import ClassMoments
 from ..parties import Federation
@@ -94,7 +94,6 @@ class NoisyMethod(Method):
             layout_of(self.privacy, by_class=self.by_class),
             sigma=sigma_of(self.privacy) * np.sqrt(n_nodes),
         )
-        _warn_of_much_noise(sums)
         bounds = bounds_of(self.privacy)
         moments = mend(sums).as_moments(
             middle=bounds.middle, scale=bounds.half * bounds.longest
@@ -159,20 +158,6 @@ def _alike(default: BaseAggregator, name: str) -> set[str]:
     return {
         repr(default.set_params(**{name: value})._parameter(name)) for value in values
     }
-
-
-def _warn_of_much_noise(sums: NoisySums) -> None:
-    """Warn where noise hides even the number of rows: no score would show it."""
-    n_rows = sums.counts.sum()
-    deviation = sums.deviations[0] * np.sqrt(len(sums.counts))
-    if n_rows < 2.0 * deviation:
-        warn_user(
-            "The sums of all nodes can hardly be told from their noise: they say "
-            f"{max(n_rows, 0.0):.0f} rows, give or take {deviation:.0f}. Judge the "
-            "model by rows of your own before it is used. A larger epsilon and more "
-            "rows help. Have the nodes compare their labels with the classes of "
-            "Privacy, too, since rows with others are left out."
-        )
 
 
 def _total_plan(request: Message) -> Generator:

@@ -70,7 +70,6 @@ def test_many_columns_are_told_apart_by_a_discriminant_analysis():
     assert fitted.score(X, y) > 0.75
 
 
-@pytest.mark.filterwarnings("ignore:The sums of all nodes can hardly be told")
 def test_accuracy_does_not_fall_as_epsilon_rises():
     """Means over eight seeds, within twice their standard error."""
     X, y, nodes = some_rows()
@@ -89,16 +88,6 @@ def test_accuracy_does_not_fall_as_epsilon_rises():
     means = scores.mean(axis=1)
     assert np.all(np.diff(means) >= -2 * np.hypot(errors[1:], errors[:-1]) - 1e-12)
     assert means[-1] > means[0] + 0.05
-
-
-def test_sums_that_noise_hides_are_warned_of():
-    """Of the model alone nobody would see that, as it is sure of what it says."""
-    X, y, nodes = some_rows(20)
-    aggregator = aggregator_of(privacy=privacy_of(epsilon=1e-3))
-    with pytest.warns(UserWarning, match="hardly be told from their noise"):
-        fitted = aggregator.fit(X, y, nodes=nodes)
-    (doubt,) = fitted.report().doubts
-    assert "Judge the model by rows of your own" in doubt
 
 
 def test_a_report_names_no_node_that_knows_a_class():

@@ -103,7 +103,6 @@ def test_one_node_has_all_rows_if_none_is_named():
     assert fitted.score(X, y) > 0.95
 
 
-@pytest.mark.filterwarnings("ignore:The sums of all nodes can hardly be told")
 def test_noise_of_a_simulation_is_that_of_random_state():
     X, y, nodes = some_rows(300)
     privacy = privacy_of(epsilon=1.0)
@@ -118,7 +117,6 @@ def test_noise_of_a_simulation_is_that_of_random_state():
     assert np.abs(probabilities(None) - probabilities(None)).max() > 1e-3
 
 
-@pytest.mark.filterwarnings("ignore:The sums of all nodes can hardly be told")
 def test_epsilon_can_be_searched_over():
     X, y, nodes = some_rows(300)
     aggregator = PooledAggregator(privacy=privacy_of(), random_state=0)
