@@ -1,5 +1,6 @@
 """Aggregators in JSON: the method's name and its parameters."""
 
+from collections import ChainMap
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,7 +19,8 @@ METHODS = BaseAggregator.methods
 _OF_THE_MACHINE = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 # Objects that have settings, by name; and estimators that are parts of an aggregator.
 _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
-_CLASSES = {**CLASSIFIERS, **TREES, **Part.kinds}
+# Parts are added to `Part.kinds` as their rooms are imported, some after this one.
+_CLASSES = ChainMap(CLASSIFIERS, TREES, Part.kinds)
 
 Json = None | bool | int | float | str | list | dict
 

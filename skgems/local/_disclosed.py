@@ -249,6 +249,7 @@ def tellable_rows(
     if gradient is not None and told.has_gradient:
         member.memo[RESIDUALS] = rows.residuals
     if parts is not None:  # numbers that no cluster has stand for whole classes
+        told = _without_light_clusters(told, codes, parts, min_rows=rule.min_rows)
         has_clusters = told.has_clusters[codes] & (is_by_class or kind == "diagonal")
         parts = np.where(has_clusters, parts, parts.max() + 1 + codes)
     are_replaced = member.is_changed or rows.X is not X
@@ -260,6 +261,20 @@ def tellable_rows(
         is_shared=kind != "diagonal" and not is_by_class,
         is_beside_others=member.is_beside_others,
     )
+
+
+def _without_light_clusters(
+    told: Told, codes: np.ndarray, parts: np.ndarray, *, min_rows: int
+) -> Told:
+    """Return what is told without clusters of classes where one weighs too little.
+
+    Rows that weigh less than 1 count for less: a cluster of ``min_rows`` rows then
+    counts for fewer, which no server would take.
+    """
+    totals = np.bincount(parts, told.weights)
+    is_light = np.zeros(len(told.has_clusters), dtype=bool)
+    is_light[codes[totals[parts] < min_rows]] = True
+    return replace(told, has_clusters=told.has_clusters & ~is_light)
 
 
 def _parts_to_tell(member: Member, parts: np.ndarray | None) -> np.ndarray | None:

@@ -70,7 +70,7 @@ def test_a_parameter_is_a_field_or_matters_to_no_method(name):
     aggregator = getattr(skgems, name)()
     elsewhere = {
         *("estimators", "validation_fraction", "keep_replies", "disclosure", "front"),
-        *("memory", "n_jobs", "verbose"),
+        *("memory", "n_jobs", "verbose", "privacy"),
     }
     names = {field.name for field in fields(aggregator._method_class)}
     assert set(aggregator.get_params(deep=False)) - elsewhere <= names

@@ -173,7 +173,7 @@ def test_a_malformed_request_is_refused_by_the_name_of_the_field(
 @pytest.mark.parametrize(
     ("task", "path", "value", "match"),
     [
-        ("halves", "joins.9", {}, "joins.9 was not asked for"),
+        ("halves", "joins.9", {}, "joins.9.first is missing"),
         ("halves", "joins.0.second", REMOVED, "joins.0.second is missing"),
         (
             "halves",

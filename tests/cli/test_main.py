@@ -200,7 +200,7 @@ def test_commands_of_the_guide_can_be_typed(tmp_path, monkeypatch):
     named = [columns for *_, columns in read_front("front.toml").transformers]
     assert named[:3] == [["sex"], ["body_mass_g"], ["bill_depth_mm"]]
     assert {argv[0] for argv in typed} == {
-        *("answer", "combine", "inspect", "keys", "start")
+        *("answer", "combine", "inspect", "keys", "privacy", "start", "summarize")
     }
     for argv in typed:
         assert _read(argv).command

@@ -273,7 +273,7 @@ def test_an_agreement_has_the_seed_and_allows_one_message():
         "bootstrap": False,
         "random_state": 4,
     }
-    assert set(agreement.tasks) == {"front", "join"}
+    assert set(agreement.tasks) == {"front", "join", "metrics"}
     terms = PooledTerms.from_settings(agreement.settings, {})
     assert isinstance(terms, RandomTreesTerms)
     with pytest.raises(ValueError, match="do not ask for 'grow'"):
