@@ -58,7 +58,6 @@ from ..parties import (
     check_takes_weights,
     column_member,
     fitted_at_node,
-    groups_of_all_rows,
     halves_of,
     member_of,
     member_with_noise,
@@ -75,7 +74,7 @@ from ..private import charges_of
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import check_is_derived
-from ._fingerprint import Fingerprint
+from ._fingerprint import Fingerprint, groups_of_all_rows
 from ._front_states import check_fronts_are_due, check_leaves_out, unchecked_fronts
 from ._ledger import Ledger, open_ledger
 

@@ -47,7 +47,7 @@ from ._nodes import (
     rows_of_nodes,
     weighted_rows,
 )
-from ._noisy import groups_of_all_rows, member_with_noise
+from ._noisy import member_with_noise
 from ._pickling import told_if_not_pickled
 from ._reading import as_front_takes_them, read_parties
 from ._record import Record, difference_in_words

@@ -9,9 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ..datasets import missing_labels
 from ..local import Member, NodeShape, check_cost
 from ..messages import Limits, Message
 from ..networks import Network
@@ -57,18 +55,6 @@ def member_with_noise(
     parts = partial(in_one_part, (given.X, given.y, given.held_out))
     rows = PrivateRows(name=name, parts=parts, groups=given.groups)
     return public_member(rows, privacy, table=given.X)
-
-
-def groups_of_all_rows(groups: ArrayLike | None) -> np.ndarray | None:
-    """Return groups in which rows without one are a group, (n_rows,).
-
-    A node with such rows replies all the same, and leaves them out of its sums.
-    """
-    if groups is None:
-        return None
-    is_missing = missing_labels(groups)
-    named = np.asarray(groups, dtype=object).ravel()
-    return np.where(is_missing, "no group", named) if is_missing.any() else groups
 
 
 def in_one_part(table: tuple) -> list[tuple]:

@@ -105,7 +105,9 @@ def test_errors_tell_no_value_of_a_row():
 
 def test_few_rows_tell_nothing():
     for transformer in (StandardScaler(), PCA(1), OneHotEncoder(), PowerTransformer()):
-        with pytest.raises(TooFewRowsError, match="'lyon' has fewer than min_rows=10 rows"):
+        with pytest.raises(
+            TooFewRowsError, match="'lyon' has fewer than min_rows=10 rows"
+        ):
             PooledTransformer(transformer).summarize(
                 table_of_numbers()[:9], name="lyon"
             )
