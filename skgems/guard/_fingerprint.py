@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from ..datasets import missing_labels
 from ..local import digest, local_model
-from ..parties import as_groups
+from ..parties import as_groups, missing_labels
 from ._row_digests import ROWS_AT_ONCE, RowDigests
 
 
