@@ -424,6 +424,8 @@ def _classes_by_node(
 ) -> dict[str, list]:
     """The table of classes, with the names of the nodes that have seen each."""
     labels = aggregator.classes_.tolist()
+    if aggregator.privacy is not None:  # all agreed classes are in each message
+        return {"class": labels, "known_by": ["not told (noise)"] * len(labels)}
     classes_of_names = list(zip(aggregator.node_names_, seen_classes, strict=True))
     known_by = [
         ", ".join(name for name, classes in classes_of_names if label in classes)

@@ -22,7 +22,7 @@ def doubts_about(
     doubts += getattr(aggregator, "_fit_warnings", ())
     names = nodes["node"]
     doubts += doubts_about_gains(names, nodes.get("gain", ()))
-    if len(nodes["node"]) > 1:
+    if len(nodes["node"]) > 1 and getattr(aggregator, "privacy", None) is None:
         doubts += _doubts_about_classes(classes)
     doubts += _doubts_about_small_classes(aggregator)
     doubts += doubts_about_accuracies(

@@ -58,7 +58,8 @@ class Account:
         if after.epsilon <= most_epsilon * (1.0 + _ROUNDING):
             return
         before = Spent(self.spent.charges, delta=after.delta)
-        left = math.floor(before.epsilon_left(most_epsilon) * 100) / 100
+        left = before.epsilon_left(most_epsilon) * (1.0 + _ROUNDING)
+        left = math.floor(100.0 * left) / 100.0
         raise NoiseSpentError(
             f"Node {node!r} has spent epsilon {before.epsilon:.2f} of "
             f"{most_epsilon:.2f} at delta {delta_in_words(after.delta)}, by "

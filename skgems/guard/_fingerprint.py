@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ..local import digest, local_model
-from ..parties import as_groups
+from ..parties import as_groups, missing_labels
 from ._row_digests import ROWS_AT_ONCE, RowDigests
 
 
@@ -86,6 +86,18 @@ def _digest_of_classifier(estimator: object) -> str:
     with suppress(Exception):
         return digest(estimator)
     return ""
+
+
+def groups_of_all_rows(groups: object) -> np.ndarray | None:
+    """Return groups in which rows without one are a group, (n_rows,).
+
+    A node with such rows replies all the same, and leaves them out of its sums.
+    """
+    if groups is None:
+        return None
+    is_missing = missing_labels(groups)
+    named = np.asarray(groups, dtype=object).ravel()
+    return np.where(is_missing, "no group", named) if is_missing.any() else groups
 
 
 def _arrays_of(X: object) -> tuple[int, list[np.ndarray]]:

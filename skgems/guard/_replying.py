@@ -74,7 +74,7 @@ from ..private import charges_of
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import check_is_derived
-from ._fingerprint import Fingerprint
+from ._fingerprint import Fingerprint, groups_of_all_rows
 from ._front_states import check_fronts_are_due, check_leaves_out, unchecked_fronts
 from ._ledger import Ledger, open_ledger
 
@@ -292,7 +292,7 @@ def reply_to(
         confirm=confirm,
         private_key=private_key,
     )
-    noisy = member_with_noise(request, given, name=name)
+    noisy = member_with_noise(request, given, name=name, limits=node.limits)
     if noisy is not None:
         node = node.told_by(noisy)
     check_number_of_methods(request, node.shape)
@@ -499,7 +499,8 @@ class _Node:
             groups=None,
             disclosure=None,
             noisy=noisy,
-            owned=replace(self, estimator=None),  # no classifier changes the reply
+            # No classifier changes the reply, and no missing group prevents it.
+            owned=replace(self, estimator=None, groups=groups_of_all_rows(self.groups)),
         )
 
     @cached_property

@@ -17,7 +17,7 @@ one way in a fit and at a node. Neither the server's runs nor a ledger are known
 array([15, 15])
 """
 
-from ..datasets import as_groups, parts_of_groups
+from ..datasets import as_groups, missing_labels, parts_of_groups
 from ._answering import reply_as_message, reply_of
 from ._estimators import Members, members_here, read_members
 from ._federation import Federation, Node, PublicRows

@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from ..local import Member, opened_front
-from ..messages import Message
+from ..local import Member, NodeShape, check_cost, opened_front
+from ..messages import Limits, Message
 from ..networks import Network
 from ..private import Privacy, PrivateRows, privacy_asked
 from ..steps import Front, public_front, rows_by_themselves
@@ -54,15 +54,19 @@ def _column_names(table: RowsLike, privacy: Privacy) -> np.ndarray | None:
 
 
 def member_with_noise(
-    request: Message, given: WeightedRows, *, name: str
+    request: Message, given: WeightedRows, *, name: str, limits: Limits
 ) -> Member | None:
     """Return the member that replies to a request with noise; None: it asks for none.
 
-    ``given`` are all rows of the node.
+    ``given`` are all rows of the node. Raises LimitError, before anything is made of
+    the request, if it asks for more than ``limits``.
     """
     privacy = privacy_asked(request)
     if privacy is None:
         return None
+    no_rows = np.empty((0, len(privacy.low)))
+    shape = NodeShape.from_rows(None, no_rows, None, name=name, limits=limits)
+    check_cost(request, shape)
     parts = partial(in_one_part, (given.X, given.y, given.held_out))
     rows = PrivateRows(name=name, parts=parts, groups=given.groups)
     content = request.content.get("front")

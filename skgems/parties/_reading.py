@@ -523,7 +523,7 @@ def _read_nodes(
         n_rows = len(roles.training) if summary is None else summary.n_rows
         say(
             f"node {node.name}: {kind.__name__}, {node.seen.sum()} classes, "
-            f"{n_rows} rows"
+            f"{'noise' if n_rows is None else f'{n_rows} rows'}"
         )
     return nodes
 

@@ -124,8 +124,10 @@ class Summary:
         return self._file.message if self._message is None else self._message
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows in the moments of the summary."""
+    def n_rows(self) -> int | None:
+        """Number of rows in the moments of the summary; None if it is not told."""
+        if "privacy" in self.settings:  # what is there stands for rows of all nodes
+            return None
         return int(self.row_counts["moments"].sum())
 
     @property
@@ -155,10 +157,7 @@ class Summary:
             shown = f"{shown} and {n_not_shown} more"
         if self.network.dropped is not None:
             shown += f", nothing about the columns {self._dropped_columns}"
-        # With noise nobody knows the number of rows.
-        told = (
-            "noise on its sums" if "privacy" in self.settings else f"{self.n_rows} rows"
-        )
+        told = "noise on its sums" if self.n_rows is None else f"{self.n_rows} rows"
         return (
             f"{type(self).__name__}({self.name!r} for {self.method}: {told}, classes "
             f"{shown})"

@@ -217,7 +217,14 @@ class PooledAggregator(
     @weights_if(lambda aggregator: aggregator._takes_weights)
     @federated_fit
     def fit(
-        self, X=None, y=None, nodes=None, held_out=None, sample_weight=None
+        self,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        sample_weight=None,
+        *,
+        groups=None,
     ) -> "PooledAggregator":
         """Add up the sums that the nodes send, and make the classifier from them.
 
@@ -238,6 +245,10 @@ class PooledAggregator(
             How much each row counts in the sums: a row of weight 2 counts as two equal
             rows, and one of weight 0 as none (:ref:`weights`). With None each row
             counts once. Trees are grown from counts of rows, and take no weights.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. With `privacy` a node keeps at
+            most `rows_of_one` rows of each group. Rows of one group stay together if
+            rows are dealt to simulated nodes. None means that each row stands alone.
 
         Returns
         -------
@@ -265,7 +276,9 @@ class PooledAggregator(
             If one node has nearly all rows.
         """
         # What cannot be made is an error before anything is done.
-        return fit_method(self, X, y, nodes, held_out, sample_weight=sample_weight)
+        return fit_method(
+            self, X, y, nodes, held_out, groups=groups, sample_weight=sample_weight
+        )
 
     def to_estimator(self) -> ClassifierMixin:
         """Return the classifier itself, which needs only scikit-learn.

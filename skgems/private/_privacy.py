@@ -1,6 +1,6 @@
 """The parameter `privacy` of aggregators: noise on what nodes tell, by numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from numbers import Integral, Real
 from typing import ClassVar, NoReturn, Self
 
@@ -68,9 +68,10 @@ class Privacy(Part):
         "classes": ["array-like"],
         "low": ["array-like", dict],
         "high": ["array-like", dict],
-        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "rows_of_one": [Interval(Integral, 1, None, closed="left")],
+        # Within these sigma can be computed, and says something of a person.
+        "epsilon": [Interval(Real, 1e-6, 1e6, closed="both"), None],
+        "delta": [Interval(Real, 1e-15, 1, closed="left")],
+        "rows_of_one": [Interval(Integral, 1, 1_000_000, closed="both")],
         "norm": [Interval(Real, 0, 1, closed="right")],
     }
 
@@ -185,14 +186,24 @@ class Privacy(Part):
 
 def _check_classes(classes: object) -> None:
     """Raise ValueError unless there are several classes, each named once."""
+    if isinstance(classes, Mapping | Set):
+        raise ValueError(
+            f"classes={classes!r} of Privacy are no sequence. Pass a list of labels."
+        )
+    for label in classes:
+        is_number = isinstance(label, Real | np.bool_) and np.isfinite(label)
+        if not (isinstance(label, str) or is_number):
+            raise ValueError(
+                f"classes={classes!r} of Privacy hold {label!r}, which is no text and "
+                "no finite number. Pass labels as the rows have them."
+            )
     labels = np.asarray(classes)
-    are_texts = {isinstance(label, str) for label in classes}
-    if len(are_texts) > 1:
+    if len({isinstance(label, str) for label in classes}) > 1:
         raise ValueError(
             f"classes={classes!r} of Privacy are texts and numbers. Pass labels of one "
             "kind, as the rows have them."
         )
-    if labels.ndim != 1 or len(labels) < 2:
+    if len(labels) < 2:
         raise ValueError(
             f"classes={classes!r} of Privacy must name at least two classes. Nodes "
             "tell sums of all agreed classes, whatever labels their rows have: pass "
@@ -206,6 +217,12 @@ def _check_classes(classes: object) -> None:
 
 def _check_bounds(low: object, high: object) -> None:
     """Raise ValueError unless each column has a finite range."""
+    if any(hasattr(bounds, "to_dict") for bounds in (low, high)):
+        raise ValueError(
+            "low and high of Privacy are no Series of pandas, whose names could be "
+            "meant or not. Pass low.to_dict() for bounds by column name, or "
+            "low.tolist() for bounds in the order of the columns."
+        )
     is_named = [isinstance(bounds, Mapping) for bounds in (low, high)]
     if is_named[0] != is_named[1]:
         raise ValueError(
@@ -223,7 +240,7 @@ def _check_bounds(low: object, high: object) -> None:
             "of each per column, from a book and never from the rows."
         )
     try:
-        limits = np.array(Privacy(low=low, high=high).bounds())
+        limits = np.array(Privacy(low=low, high=high).bounds()).reshape(2, len(low))
     except (TypeError, ValueError):
         raise ValueError(
             f"low={low!r} and high={high!r} of Privacy must hold one number per column."

@@ -41,6 +41,8 @@ class NoisyTerms(Terms, method="NoisySums"):
         if moments not in ("shared", "class"):
             raise ValueError(f"moments={moments!r:.40} of {cls.method} is no kind.")
         privacy = Privacy.from_settings(settings["privacy"])
+        if privacy.epsilon is None:
+            raise ValueError("epsilon=None of Privacy puts no noise on sums. Set one.")
         return cls(privacy=privacy, by_class=moments == "class")
 
     @classmethod
@@ -56,7 +58,7 @@ class NoisyTerms(Terms, method="NoisySums"):
             "disclosure": (
                 "No rule of disclosure is applied, since the noise takes its place."
             ),
-            "noise": "" if charge is None else noise_in_words(charge),
+            "noise": noise_in_words(charge),
         }
 
     @property

@@ -78,9 +78,10 @@ class RowBounds:
         """Return rows as whole numbers of length `ONE` at most, float64."""
         # On a grid, so that squares add up exactly, in any order.
         steps = np.trunc(_STEPS * self.clipped(X))
-        longest = _STEPS * self.longest
-        lengths = np.sqrt((steps * steps).sum(axis=1)) / longest
-        rows = np.trunc(ONE * (steps / longest) / np.maximum(lengths, 1.0)[:, None])
+        lengths = np.sqrt((steps * steps).sum(axis=1))
+        # No quotient is above 1, however small the norm is that a server asks for.
+        longest = np.maximum(lengths, _STEPS * self.longest)
+        rows = np.trunc(ONE * steps / longest[:, None])
         # Rounding of the lengths: of whole numbers they are exact.
         is_long = (rows * rows).sum(axis=1) > ONE**2
         rows[is_long] = np.trunc(rows[is_long] * (1.0 - 2.0**-10))
@@ -94,8 +95,8 @@ class RowBounds:
         """Return rows in their own units, moved within the bounds and shortened."""
         dense = X.toarray() if sparse.issparse(X) else X
         units = self.clipped(np.asarray(dense, dtype=np.float64))
-        lengths = np.linalg.norm(units, axis=1) / self.longest
-        return self.middle + self.half * units / np.maximum(lengths, 1.0)[:, None]
+        lengths = np.maximum(np.linalg.norm(units, axis=1), self.longest)
+        return self.middle + self.half * units * (self.longest / lengths)[:, None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ..local import Member
+from ..local import Member, NodeShape
 from ..messages import Array, Flag, Json, Place, Reply, Request, Task
 from ..private import Charge, Privacy, VectorLayout, charge_of, layout_of
 
@@ -25,10 +25,16 @@ class NoisySumsRequest(Request):
     by_class: Annotated[bool, Flag(default=False)]
 
     def check(self, place: Place) -> None:
+        place = place.at("privacy")
         try:
-            Privacy.from_settings(self.privacy)
+            privacy = Privacy.from_settings(self.privacy)
         except (ValueError, TypeError, KeyError) as error:
-            raise place.at("privacy").wrong(f"cannot be read: {error!s:.200}") from None
+            raise place.wrong(f"cannot be read: {error!s:.200}") from None
+        if privacy.epsilon is None:
+            raise place.wrong(
+                "has no epsilon, so the sums would have no noise. Only helpers of "
+                "sealed sums may add these up, and there are none"
+            )
 
 
 class NoisySumsReply(Reply):
@@ -55,6 +61,13 @@ class NoisySumsReply(Reply):
             )
         if (self.vector > _LARGEST).any():
             raise place.at("vector").wrong(f"has values above {_LARGEST}")
+
+
+def _cost(rows: NodeShape, request: NoisySumsRequest) -> None:
+    layout = _layout_of(request)
+    words = "the request 'noisy_sums'"
+    rows.check("classes", layout.n_classes, words)
+    rows.check("moment_numbers", layout.n_numbers, words)
 
 
 def noisy_sums(member: Member, request: NoisySumsRequest) -> NoisySumsReply:
@@ -84,6 +97,7 @@ NOISY_SUMS = Task(
     is_in_summaries=True,
     takes_chunks=True,
     charge=_charge,
+    cost=_cost,
     reads="rows",
     request=NoisySumsRequest,
     reply=NoisySumsReply,

@@ -90,6 +90,13 @@ def test_accuracy_does_not_fall_as_epsilon_rises():
     assert means[-1] > means[0] + 0.05
 
 
+def test_a_report_names_no_node_that_knows_a_class():
+    X, y, nodes = some_rows(200)
+    report = aggregator_of().fit(X, y, nodes=nodes).report()
+    assert report.classes == {"class": CLASSES, "known_by": ["not told (noise)"] * 2}
+    assert report.doubts == ()
+
+
 def test_epsilon_can_be_set_within():
     aggregator = aggregator_of().set_params(privacy__epsilon=0.5)
     assert clone(aggregator).privacy.epsilon == 0.5
@@ -184,6 +191,7 @@ def test_what_asks_more_of_nodes_is_refused_by_name(name, call):
 
 
 def test_rows_of_several_nodes_need_to_be_told_apart():
+    pytest.importorskip("opendp")
     X, y, nodes = some_rows(80)
     with pytest.raises(ValueError, match="there are 2 estimators and nodes is not"):
         aggregator_of(estimators=[("a", None), ("b", None)]).fit(X, y)

@@ -140,6 +140,11 @@ def test_an_epsilon_above_the_limit_is_refused_before_rows_are_read(state):
     assert log_of(state) == []
 
 
+def test_all_that_the_owner_allows_is_left_before_anything_is_spent(state):
+    with pytest.raises(NoiseSpentError, match="one more reply is epsilon 0.50"):
+        ask(state, limits=Limits(most_epsilon=0.5))
+
+
 def test_the_limit_that_is_advised_has_no_more_digits_than_needed(state):
     with pytest.raises(NoiseSpentError, match=r"most_epsilon=1\.0\), or"):
         ask(state, limits=Limits(most_epsilon=0.5))

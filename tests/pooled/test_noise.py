@@ -68,6 +68,22 @@ def test_predictions_are_of_rows_within_the_bounds():
     )
 
 
+def test_rows_of_a_person_are_bounded_within_a_node():
+    X, y, nodes = some_rows(300)
+    groups = np.arange(300) // 2
+    owners = np.repeat(nodes[::2], 2)
+    aggregator = PooledAggregator(privacy=privacy_of(), random_state=0)
+    with pytest.warns(UserWarning, match="beyond rows_of_one"):
+        bounded = clone(aggregator).fit(X, y, owners, groups=groups)
+    of_all = aggregator.fit(X, y, owners)
+    assert np.abs(bounded._fitted.means_ - of_all._fitted.means_).max() > 1e-3
+    # Without noise groups change no sum.
+    open_fits = [
+        PooledAggregator().fit(X, y, owners, groups=each) for each in (groups, None)
+    ]
+    np.testing.assert_array_equal(*(fit.predict_proba(X) for fit in open_fits))
+
+
 def test_a_later_fit_without_privacy_takes_rows_as_they_are():
     X, y, nodes = some_rows()
     aggregator = PooledAggregator(privacy=privacy_of(), random_state=0)

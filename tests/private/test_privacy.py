@@ -42,6 +42,12 @@ def test_it_is_an_estimator_that_keeps_what_it_is_given():
         ({"classes": []}, "at least two classes"),
         ({"classes": ["ill"]}, "at least two classes"),
         ({"classes": ["ill", "ill"]}, "twice"),
+        ({"classes": [None, "ill"]}, "None, which is no text and no finite number"),
+        ({"classes": [np.nan, 1.0]}, "nan, which is no text and no finite number"),
+        ({"classes": [["ill"], ["well", "dead"]]}, "which is no text"),
+        ({"classes": {"ill", "well"}}, "Pass a list of labels"),
+        ({"classes": {"ill": 1, "well": 2}}, "Pass a list of labels"),
+        ({"low": [[20, 80]], "high": [[90, 200]]}, "one number per column"),
         ({"low": [], "high": []}, "0 and 0 bounds"),
         ({"low": [20]}, "1 and 2 bounds"),
         ({"low": [20, 200]}, "column 1"),
@@ -54,6 +60,10 @@ def test_it_is_an_estimator_that_keeps_what_it_is_given():
         ({"epsilon": 0}, "epsilon"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"epsilon": np.inf}, "epsilon"),
+        ({"epsilon": 1e-300}, "epsilon"),
+        ({"epsilon": 1e300}, "epsilon"),
+        ({"delta": 5e-324}, "delta"),
+        ({"rows_of_one": 10**400}, "rows_of_one"),
         ({"delta": 0.0}, "delta"),
         ({"delta": 1.0}, "delta"),
         ({"rows_of_one": 0}, "rows_of_one"),
@@ -68,6 +78,23 @@ def test_facts_that_cannot_be_are_refused(changed, match):
         return
     with pytest.raises(ValueError, match=match):
         Privacy.from_value(privacy)
+
+
+def test_bounds_of_pandas_are_to_be_said_by_name_or_by_place():
+    """Taken by place they could be bounds of other columns."""
+    pandas = pytest.importorskip("pandas")
+    low = pandas.Series({"weight": 40, "age": 20})
+    with pytest.raises(ValueError, match="Pass low.to_dict.. for bounds by column"):
+        Privacy.from_value(Privacy(**{**FACTS, "low": low, "high": low + 50}))
+
+
+@pytest.mark.parametrize(
+    "classes", [[False, True], [0, 1], [0.5, 1], np.array(["a", "b"]), ("a", "b")]
+)
+def test_classes_are_of_any_kind(classes):
+    privacy = Privacy.from_value(Privacy(**{**FACTS, "classes": classes}))
+    copy = Privacy.from_settings(privacy.as_settings())
+    assert copy.sorted_classes().tolist() == sorted(np.asarray(classes).tolist())
 
 
 def test_no_privacy_is_none():

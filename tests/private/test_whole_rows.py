@@ -36,7 +36,7 @@ def neighbors(draw):
         classes=["ill", "well"],
         low=low,
         high=high,
-        norm=draw(st.sampled_from([0.01, 0.2, 0.4, 1.0])),
+        norm=draw(st.sampled_from([5e-324, 1e-306, 0.01, 0.2, 0.4, 1.0])),
     )
     value = st.one_of(st.sampled_from(HOSTILE), st.floats(width=64))
     row = st.lists(value, min_size=len(bounds), max_size=len(bounds))
@@ -44,6 +44,18 @@ def neighbors(draw):
     X = draw(st.lists(row, min_size=n_rows, max_size=n_rows))
     y = draw(st.lists(st.sampled_from(LABELS), min_size=n_rows, max_size=n_rows))
     return privacy, X, y
+
+
+@pytest.mark.parametrize("norm", [5e-324, 1e-306, 1e-300])
+def test_a_row_of_a_tiny_norm_moves_the_vector_by_at_most_1(norm):
+    """Quotients by the norm would overflow, and show the signs of sums below noise."""
+    privacy = Privacy(classes=["ill", "well"], low=[-1] * 2, high=[1] * 2, norm=norm)
+    moved = vector_of(privacy, [[0.3, -0.2]], ["ill"])
+    length = np.linalg.norm(layout_of(privacy).weights * moved)
+    assert 0.999 < length <= 1.0 + 1e-12
+    # A model of the same bounds shortens rows without a warning, too.
+    shortened = bounds_of(privacy).within(np.array([[0.3, -0.2]]))
+    assert np.linalg.norm(shortened) <= norm * 2
 
 
 @settings(max_examples=150, deadline=None)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import skgems
 from skgems import Exchange, GEMSLogisticAggregator, PooledAggregator, Privacy
 from skgems.asking import Message
-from skgems.guard import Agreement, NotAgreedError, reply_to
+from skgems.guard import Agreement, LimitError, NotAgreedError, reply_to
 from skgems.messages import TASKS, check_reply, sealed
 from skgems.parties import Summary
 
@@ -99,6 +101,7 @@ def test_a_vector_has_all_agreed_classes():
     assert summary.network.classes.tolist() == ["dead", "ill", "well"]
     vector, _ = told(summary.message)
     assert vector.shape == (3 + 3 * 2 + 3,)
+    assert summary.n_rows is None
     assert repr(summary) == (
         "Summary('lyon' for NoisySums: noise on its sums, classes ['dead', 'ill', "
         "'well'])"
@@ -153,6 +156,58 @@ def test_a_request_for_more_than_the_vector_is_refused():
         reply_to(asked, None, X, y, name="lyon", state={})
 
 
+def request_of_stranger(**change):
+    """The first request of a server whose settings are not those of `PRIVACY`."""
+    aggregator = aggregator_of()
+    agreement = Agreement.of(aggregator)
+    settings = agreement.settings | {"privacy": PRIVACY.as_settings() | change}
+    content = aggregator._agreed_terms.first_message().content
+    asked = {"privacy": settings["privacy"], "by_class": False}
+    requests = {"0": {"task": "noisy_sums", "asked": asked}}
+    content = {**content, "settings": settings, "requests": requests}
+    request = Message.of("join", **content)
+    return sealed(request, replace(agreement, settings=settings))
+
+
+def test_a_server_gets_no_sums_without_noise_by_leaving_epsilon_out():
+    """Neither a rule of disclosure nor the account would be about them."""
+    X, y = some_rows()
+    reply_to(request_of_stranger(), None, X, y, name="lyon", state={})
+    with pytest.raises(ValueError, match="has no epsilon"):
+        reply_to(request_of_stranger(epsilon=None), None, X, y, name="lyon", state={})
+
+
+@pytest.mark.parametrize(
+    "change, match",
+    [
+        ({"classes": list(range(1001))}, "limits=Limits.classes=1001."),
+        ({"classes": [1, 2]}, "asks for 210,000,000 numbers in sums"),
+    ],
+)
+def test_large_requests_are_refused_before_anything_is_made_of_them(change, match):
+    X, y = some_rows()
+    columns = {"low": [0] * 20_000, "high": [1] * 20_000}
+    request = request_of_stranger(**columns, **change)
+    tracemalloc.start()
+    with pytest.raises(LimitError, match=match):
+        reply_to(request, None, X, y, name="lyon", state={})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # A row of each of 1,001 classes has 160 MB.
+    assert peak < 2**25
+
+
+def test_a_row_without_a_group_does_not_keep_a_node_from_replying():
+    """The server would see that, and with what this row has it changes by one row."""
+    X, y = some_rows()
+    groups = np.arange(len(y)).astype(object)
+    with_all, without = (
+        told(reply_to(first_request(), None, X, y, name="lyon", state={}, groups=given))
+        for given in (groups, np.where(groups == 7, None, groups))
+    )
+    assert with_all[1] == without[1]
+
+
 @pytest.mark.parametrize(
     "change, match",
     [
@@ -162,6 +217,13 @@ def test_a_request_for_more_than_the_vector_is_refused():
         ({"more": 1}, "noisy_sums.privacy cannot be read"),
         ({"low": None}, "noisy_sums.privacy cannot be read"),
         ({"names": ["a"]}, "noisy_sums.privacy cannot be read"),
+        ({"low": [[0.0, 10.0]], "high": [[1.0, 20.0]]}, "one number per column"),
+        ({"classes": [None, 1]}, "which is no text and no finite number"),
+        ({"classes": [["ill"], ["well", "dead"]]}, "which is no text and no finite"),
+        ({"epsilon": 1e-300}, "noisy_sums.privacy cannot be read"),
+        ({"delta": 5e-324}, "noisy_sums.privacy cannot be read"),
+        ({"rows_of_one": 10**400}, "noisy_sums.privacy cannot be read"),
+        ({"epsilon": None}, "has no epsilon, so the sums would have no noise"),
     ],
 )
 def test_facts_of_strangers_are_checked(change, match):
