@@ -72,22 +72,7 @@ _OLDER_PFNM = (
     "of Adam at the server."
 )
 OLDER_METHODS = {
-    "gems2019_table6_cifar10": (
-        'The rows "GEMS as in the paper" are older than the factor of 3: the paper\'s '
-        "deviations were taken as relative ones, and merged nothing."
-    ),
-    "gems2019_table9": (
-        "The rows of clusters are older than balls and units by Equation 3: their "
-        'spaces have the geometry "gram".'
-    ),
-    "gems2019_table9_cifar10": (
-        "The rows of clusters are older than balls, the factor of 3 and units by "
-        "Equation 3: the paper's deviations were taken as relative ones."
-    ),
     "pfnm_nodes": _OLDER_PFNM,
-    "pfnm_nodes_cifar10": _OLDER_PFNM,
-    "pfnm_depth_cifar10": _OLDER_PFNM
-    + ' The row "PFNM" is older than the wider prior of deep networks.',
 }
 # As many columns fit on the page. More are thinned out; the CSV has all.
 MOST_COLUMNS = 8
