@@ -542,6 +542,7 @@ def test_the_best_candidate_that_wins_by_two_standard_errors_is_chosen():
                 count=count,
                 right=np.zeros(len(losses)),
                 losses=count * np.array(losses)[:, None],
+                squares=count * np.array(losses)[:, None] ** 2,
                 squared_gains=squares,
             )
         ]
