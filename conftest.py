@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Examples in docstrings and guide that need a package of an extra are skipped."""
+"""Examples that need a package of an extra are skipped, and their pictures closed."""
 
 from __future__ import annotations
 
 import doctest
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,12 @@ def pytest_runtest_call(item):
                 pytest.skip(f"could not import {error.name}")
             error = error.__cause__
         raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown():
+    """Close pictures that an example leaves open: matplotlib warns of more than 20."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
+    return (yield)

@@ -221,8 +221,9 @@ def reply_to_asked(name, **limits):
 
 def test_every_limit_is_tried():
     limits_of_requests = {limit for limit, _, _ in ASKED.values()}
-    # That of replies is tried where trees are grown.
-    assert limits_of_requests == set(asdict(Limits())) - {"tree_bytes"}
+    # That of replies is tried where trees are grown, and that of noise with the ledger.
+    tried_elsewhere = {"tree_bytes", "most_epsilon"}
+    assert limits_of_requests == set(asdict(Limits())) - tried_elsewhere
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -367,14 +368,14 @@ def test_limits_of_the_command_line():
         "epoch=5",
         "epochs",
         "epochs=",
-        "epochs=-1",
         "epochs=1e3",
         "epochs=٣x",
     ):
         with pytest.raises(ValueError, match="write NAME=NUMBER.*The limits are m"):
             limits_of([wrong])
-    with pytest.raises(ValueError, match="epochs must be a whole number of 1 or more"):
-        limits_of(["epochs=0"])
+    for wrong in ("epochs=0", "epochs=-1"):
+        with pytest.raises(ValueError, match="epochs must be a whole number of 1 or"):
+            limits_of([wrong])
 
 
 def test_there_are_no_limits_in_one_process():
@@ -600,8 +601,8 @@ def test_every_limit_is_drawn_by_the_fuzzer():
     }
     not_drawn = {limit.name for limit in fields(Limits)} - limits_drawn
     # That a space has at most so many rays and classes together is at both limits. That
-    # on bytes about trees is of replies, which others bound.
-    assert not_drawn <= {"ray_outputs", "tree_bytes"}
+    # on bytes about trees is of replies, which others bound, and that on noise likewise.
+    assert not_drawn <= {"ray_outputs", "tree_bytes", "most_epsilon"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted otherwise")
