@@ -601,7 +601,7 @@ def test_every_limit_is_drawn_by_the_fuzzer():
     }
     not_drawn = {limit.name for limit in fields(Limits)} - limits_drawn
     # That a space has at most so many rays and classes together is at both limits. That
-    # on bytes about trees is of replies, which others bound, and that on noise likewise.
+    # on bytes about trees is of replies, which others bound, and that on noise too.
     assert not_drawn <= {"ray_outputs", "tree_bytes", "most_epsilon"}
 
 
