@@ -64,7 +64,7 @@ def reply_to_task(summary, task):
 
 def moments_in(summary):
     """The counts, means and scatters of the classes."""
-    return ClassMoments.from_arrays(reply_to_task(summary, "moments")["moments"])
+    return ClassMoments.from_content(reply_to_task(summary, "moments")["moments"])
 
 
 # %%
