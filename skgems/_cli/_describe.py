@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from ..messages import write_bytes
 from ..pooled import describe, survey
 from ._dialects import dialect_of
+from ._files import write_table
 from ._node import check_consent, confirm, say_written
 from ._tables import read_table, warn_of_texts
 
@@ -41,8 +41,7 @@ def describe_command(args: argparse.Namespace) -> int:
         table = description.table_one()
         print(table)
         if args.out is not None:
-            write_bytes(args.out, table.to_csv().encode("utf-8"), mode=0o644)
-            print(f"Table written to {args.out}.")
+            write_table(args.out, table.to_csv())
         return 0
     if args.out is not None:
         raise ValueError("--out is for the table of --table1, which is not asked for.")

@@ -1,13 +1,12 @@
 """The command that says how good a finished model is at each node."""
 
 import argparse
-import sys
+from functools import partial
 from pathlib import Path
 
-from ..asking import RepliesMissingError
 from ..base import BaseAggregator
-from ..messages import write_bytes
-from ._server import WAITING, exchange_in, print_waiting
+from ._files import write_table
+from ._server import exchange_in, print_of_exchange
 
 
 def evaluate_command(args: argparse.Namespace) -> int:
@@ -19,17 +18,7 @@ def evaluate_command(args: argparse.Namespace) -> int:
             "Begin one with skgems start."
         )
     exchange = exchange_in(folder, args)
-    fitted = exchange.step()
-    for note in exchange.notes:
-        print(f"skgems: warning: {note}", file=sys.stderr)
-    if fitted is None:
-        print_waiting(exchange.folder, exchange.waiting_for)
-        return WAITING
-    try:
-        return _print_evaluation(fitted, args)
-    except RepliesMissingError as missing:
-        print_waiting(exchange.folder, missing.requests)
-        return WAITING
+    return print_of_exchange(exchange, partial(_print_evaluation, args=args))
 
 
 def _print_evaluation(fitted: BaseAggregator, args: argparse.Namespace) -> int:
@@ -37,7 +26,5 @@ def _print_evaluation(fitted: BaseAggregator, args: argparse.Namespace) -> int:
     evaluation = fitted.evaluate(threshold=args.threshold)
     print(evaluation)
     if args.out is not None:
-        content = evaluation.to_frame().to_csv()
-        write_bytes(args.out, content.encode("utf-8"), mode=0o644)
-        print(f"Table written to {args.out}.")
+        write_table(args.out, evaluation.to_frame().to_csv())
     return 0

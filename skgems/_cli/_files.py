@@ -23,6 +23,12 @@ def composed(text: str) -> str:
     return normalize("NFC", text)
 
 
+def write_table(path: str, csv: str) -> None:
+    """Write a table as CSV, and say where."""
+    write_bytes(path, csv.encode("utf-8"), mode=0o644)
+    print(f"Table written to {path}.")
+
+
 def needed(module: str) -> ModuleType:
     """Import a module of the extra ``cli``; an ImportError says what to install."""
     try:

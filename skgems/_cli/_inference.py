@@ -1,13 +1,12 @@
 """The command that prints odds ratios with standard errors."""
 
 import argparse
-import sys
+from functools import partial
 from pathlib import Path
 
-from ..asking import RepliesMissingError
 from ..base import BaseAggregator, printable
-from ..messages import write_bytes
-from ._server import WAITING, exchange_in, of_summaries, print_waiting, summaries_of
+from ._files import write_table
+from ._server import exchange_in, of_summaries, print_of_exchange, summaries_of
 
 
 def inference_command(args: argparse.Namespace) -> int:
@@ -18,17 +17,7 @@ def inference_command(args: argparse.Namespace) -> int:
     if not (folder / "exchange.json").exists():
         return _print_table(of_summaries(summaries_of(folder, args), args), args)
     exchange = exchange_in(folder, args)
-    fitted = exchange.step()
-    for note in exchange.notes:
-        print(f"skgems: warning: {note}", file=sys.stderr)
-    if fitted is None:
-        print_waiting(exchange.folder, exchange.waiting_for)
-        return WAITING
-    try:
-        return _print_table(fitted, args)
-    except RepliesMissingError as missing:
-        print_waiting(exchange.folder, missing.requests)
-        return WAITING
+    return print_of_exchange(exchange, partial(_print_table, args=args))
 
 
 def _print_table(fitted: BaseAggregator, args: argparse.Namespace) -> int:
@@ -46,7 +35,5 @@ def _print_table(fitted: BaseAggregator, args: argparse.Namespace) -> int:
     )
     print("\n".join(map(printable, str(table).splitlines())))
     if args.out is not None:
-        content = table.to_frame().to_csv()
-        write_bytes(args.out, content.encode("utf-8"), mode=0o644)
-        print(f"Table written to {args.out}.")
+        write_table(args.out, table.to_frame().to_csv())
     return 0

@@ -3,9 +3,10 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from ..asking import RepliesMissingError
 from ..base import BaseAggregator, printable
 from ..channels import METHODS, Exchange, Folder, aggregator_of_settings
 from ..guard import inspect
@@ -81,11 +82,8 @@ def combine_command(args: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     if (folder / "exchange.json").exists():
         exchange = exchange_in(folder, args)
-        fitted = exchange.step(leave_out=args.leave_out)
-        for note in exchange.notes:
-            print(f"skgems: warning: {note}", file=sys.stderr)
+        fitted = _fitted_of(exchange, leave_out=args.leave_out)
         if fitted is None:
-            print_waiting(exchange.folder, exchange.waiting_for)
             return WAITING
         expected = exchange.nodes
     else:
@@ -112,6 +110,32 @@ def exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
         private_key=args.key,
         report=bool(args.report or args.card),
     )
+
+
+def print_of_exchange(
+    exchange: Exchange, print_of: Callable[[BaseAggregator], int]
+) -> int:
+    """Print what a fitted aggregator tells, which may ask its nodes once more."""
+    fitted = _fitted_of(exchange)
+    if fitted is None:
+        return WAITING
+    try:
+        return print_of(fitted)
+    except RepliesMissingError as missing:
+        print_waiting(exchange.folder, missing.requests)
+        return WAITING
+
+
+def _fitted_of(
+    exchange: Exchange, *, leave_out: Iterable[str] = ()
+) -> BaseAggregator | None:
+    """Return the fitted aggregator; None, and say what is sent, if replies lack."""
+    fitted = exchange.step(leave_out=leave_out)
+    for note in exchange.notes:
+        print(f"skgems: warning: {note}", file=sys.stderr)
+    if fitted is None:
+        print_waiting(exchange.folder, exchange.waiting_for)
+    return fitted
 
 
 def print_waiting(folder: Path, waiting_for: Mapping[str, Path]) -> None:
